@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from checklist_rewards.generators.constraints.lexicon import BASIC_WORDS
 from checklist_rewards.generators.constraints.reading import Clause, Requirement, Spec
 from checklist_rewards.generators.constraints.things import NAMES, question_of
 
@@ -106,7 +107,8 @@ _ORDER = phrase(
 )
 """An order: "make sure to use", "do not mention"."""
 _SUBJECT = phrase(
-    "{lead}(?:{ensure}{place}{response}<must mustnt><not mustnt first only and>*(?P<verb>{verb}?)"
+    "{lead}(?:(?:{ensure}{place}{response}|(?=must <not use write written keep contains start end only>))"
+    "<must mustnt><not mustnt first only and>*(?P<verb>{verb}?)"
     "|(?:ensure <in that>*|write (?=the )){response}<only>*(?P<verb2><must mustnt contains use is written>)<not>*)"
     "{fill}"
 )
@@ -136,7 +138,7 @@ _HEAD = phrase(
     r"|{ensure}{response}must )(?!.*(?:^| )that )"
 )
 """An order before a comma, which known words follow: "write a poem, no commas"."""
-_OR_ANOTHER = phrase("^(?!.*<not no mustnt>).*, or <write describe in>")
+_OR_ANOTHER = phrase("^(?:(?!<not no mustnt>)\\S+ )*, or <write describe in not>")
 """An alternative to the order: ", or tell a joke"."""
 _NEW_SUBJECT = phrase(r"(?<!in )(?<!in short )<the>(?<!in the )<short>*response \Z")
 """Not the end of known words: "the abstract at most"."""
@@ -144,7 +146,7 @@ _BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
 _OWN_VERB = phrase("{lead}{ensure}{place}<the a short it no that response in is use>*")
 """What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
 _PASSIVE = phrase(
-    "<,>*(?P<how><must mustnt not is written contains and>*)"
+    "<,>*(?P<how>(?:must the )?<must mustnt not is written contains and>*)"
     "(?P<what><used forbidden allowed>|in (?:it |<the>+response ))"
 )
 """The verb after a thing: "must be used", "is forbidden"."""
@@ -191,10 +193,14 @@ _OF_ANOTHER_SIZE = phrase(
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
 _AT_A_PLACE = re.compile(
-    r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the)(?: (?:whole|entire))? (?:task|response|answer)\b)"
+    r"(?P<any>\s+(?:before|after|as an?|for the \w*[^\Ws]s)\b|\) (?:and|or|vs) (?!(?:no|nothing|use|end|start)\b))"
+    r"|\s+(?:for(?! (?:this|your|the)(?: (?:whole|entire))? (?:task|response|answer)\b)"
     r"|at the (?:very )?(?:end|start|beginning))\b"
 )
-"""What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
+"""What follows a thing that is not in the whole response, or that is only forbidden there: "at the end", "for the
+steps", "Twitter (max 280 characters) and"."""
+_GREETED = re.compile(r"\be-?mails?\b|\b(?:write|draft|compose|cover)(?: me)?(?: an?| the)? (?:letter|mail)\b")
+"""A greeting and a signature count as paragraphs."""
 _OWN_NOUN = phrase("<_ short response>{0,3}response ")
 _SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
 _ELSEWHERE = phrase(r"<in about><the a short it>*<_ book they>|about <atleast atmost exactly only>*\d+ ")
@@ -392,9 +398,8 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         reason = APPROXIMATE
     if not reason and found.subject and what == "allowed" and not negations:
         reason = PERMITTED
-    if not reason and (check is None or negations_in(header) or negations > 1 or right[:3] == "or "):
-        reason = UNCLEAR
-    if not reason and negations and right[:7] == "such_as":
+    unclear = check is None or negations_in(header) or negations > 1 or right[:3] == "or "
+    if not reason and (unclear or (negations and right[:7] == "such_as")):
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
@@ -422,16 +427,16 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     if part or (kind != "sections" and _PART_AFTER.match(right)):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
-    if after and (form.negations + found.negations or (after["any"] and not _at_least(found))):
-        return A_PART
-    if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2]):
-        return A_PART
-    if not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left) and not clause.of_response():
+    placed = after and (form.negations + found.negations or (after["any"] and not _at_least(found)))
+    judged = not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left) and not clause.of_response()
+    if placed or judged or (kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2])):
         return A_PART
     if (kind not in SIZES and kind != "json") or (found.check or {}).get("exactly") == 0:
         return ""
     if not words.isdisjoint(_TAKEN_BACK):
         return CONDITIONAL
+    if clause.tokens[0] in ("must", "mustnt") and "part" in map(BASIC_WORDS.__getitem__, words):
+        return A_PART  # "The title should be short. Must be under 50 characters."
     several = view.last(_SEVERAL, _MORE)
     if several >= clause.end or (several >= 0 and not clause.of_response()):
         return A_PART
@@ -440,7 +445,9 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     added = task == "add" or (task in ("include", "insert") and limited and form.topic)  # "a summary of at most"
     if (added or _OF_ANOTHER_SIZE.search(around)) and not clause.of_response():
         return A_PART
-    return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
+    joined = kind == "paragraphs" and limited and "separator" not in (found.check or ())
+    with_bullets = kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around)
+    return A_PART if with_bullets or (joined and _GREETED.search(view.text)) else ""
 
 
 def _in_unknown(clause: Clause, start: int, plain: str, form: re.Pattern[str]) -> bool:

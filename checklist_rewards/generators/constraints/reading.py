@@ -104,7 +104,7 @@ _JOINED = re.compile(
 )
 """What stands between the quoted strings of an enumeration."""
 _END = re.compile(
-    r"[.!?\n](?<!(?i:max|min).)(?!(?<=(?i:p\.s\.)) [a-z])"
+    r"[.!?\n](?<!(?i:max|min).(?! [A-Z]))(?!(?<=(?i:p\.s\.)) [a-z])"
     r"(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))"
 )
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
@@ -161,7 +161,7 @@ class Clause:
         if not self.text.rstrip().endswith("?"):
             return False
         first = next((n for n, token in enumerate(self.tokens) if token not in (",", "and")), 0)
-        return self.tokens[first] in ("how", "is", "says", "may", "must") or self.words[first] in _QUESTIONS
+        return self.tokens[first] in ("how", "is", "says", "may", "must", "mustnt") or self.words[first] in _QUESTIONS
 
     def of_response(self) -> bool:
         """Whether it names the response: "your answer"."""

@@ -122,8 +122,8 @@ _NAMED = phrase(
 )
 """What is counted, before the number of times: "the letter e must appear"."""
 _LIMIT = phrase(
-    "(?:number_of <the short>*(?P<unit><word piece mark>)|(?P<how><atleast atmost>)?(?:- )?(?P<limit>length ))"
-    r"<: in the a response short must mustnt not is written about that it ,>*\Z"
+    r"(?:(?:number_of <the short>*|\A(?=word : ))(?P<unit><word piece mark>)|(?P<how><atleast atmost>)?(?:- )?"
+    r"(?P<limit>length ))<: in the a response short must mustnt not is written about that it ,>*\Z"
 )
 """What a number is the limit of: "the number of words should be", "word limit"."""
 
@@ -147,7 +147,8 @@ def _counted(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     timed = tokens[end] == "times"
     if (timed or tokens[at][-1] == "x") and (named := _NAMED.search(before)):
         return _times(clause, named, *followed(clause, found, end + timed))
-    limit = _LIMIT.search(before) if "number_of " in before or "length " in before else None
+    labelled = before == "word : " and max(found.low or 0, found.high or 0) >= 20
+    limit = _LIMIT.search(before) if "number_of " in before or "length " in before or labelled else None
     return _limit(clause, limit, before, at, found) if limit else _things(clause, at, found)
 
 
@@ -193,10 +194,11 @@ def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Am
     if match["limit"] and not found.how:
         how = (match["how"] or "").strip() or ("atmost" if "limit" in named else "")
         found = compared(how, found.low or 0, found.start, found.end)
+    found, end = followed(clause, found, after + 1 if counted else found.end)
     mentioned = before[: match.start()].removesuffix("the ").removesuffix("a ").endswith("use ")
     if name in THINGS and found.how and not mentioned:  # not "mention the word limit of 250 words"
         negations = negations_in(match.group())
-        yield _bounded(start, after + 1 if counted else found.end, name, found, subject=True, negations=negations)
+        yield _bounded(start, end, name, found, subject=True, negations=negations)
     else:
         yield from _things(clause, at, found)
 
@@ -219,7 +221,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     while tokens[unit] in ("short", "the", "first", "_", "response", "written"):
         unit += 1
     name = thing_at(clause, unit) or ("phrases" if tokens[unit] == "word" else "")
-    if not name or tokens[at][-1] == "x":
+    if not name or tokens[at][-1] == "x" or clause.words[unit].endswith("lists"):
         return
     start, (found, end) = found.start, followed(clause, found, unit + 1)
     if clause.words[unit].startswith("item") and tokens[start - 2] == "mark" and "list" in clause.words[start - 2]:
@@ -498,8 +500,9 @@ def quoted_strings(m: Match) -> Iterator[Found]:
         asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
         yield m.found(*checks, start=named - 1, subject=True, negations=negations, question=asked)
     elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
-        exact = {"need": "any", "whole_words": False, "ignore_case": False}
-        check: Spec = {"type": "keywords", "words": list(given.values), **exact}
+        exact = {"whole_words": False, "ignore_case": False} if given.values[0][-1:] == "." else {}
+        exact = exact or ({"ignore_case": False} if {"A", "I"}.intersection(given.values) else {})
+        check: Spec = {"type": "keywords", "words": list(given.values), "need": "any", **exact}
         yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
     elif any(map(str.isalnum, "".join(given.values))):  # not marks
         yield from _keywords(m, start, given)

@@ -59,7 +59,7 @@ THINGS = {
     "words": Thing("word words", {"type": "words"}, "c", "word"),
     "sentences": Thing("sentence sentences", {"type": "sentences"}, "c", "piece"),
     "paragraphs": Thing("paragraph paragraphs", {"type": "paragraphs"}, "c", "piece"),
-    "characters": Thing("character characters", regex_check(r"\X"), "c", "piece"),
+    "characters": Thing("character characters chars", regex_check(r"\X"), "c", "piece"),
     "non-empty lines": Thing("line lines", regex_check(r"(?m)^.*\S.*$"), "c", "piece"),
     "words in capital letters": Thing(_CAPITAL, {"type": "capital_words"}, "c"),
     "highlighted passages": Thing("highlighted_section highlighted_sections highlights", {"type": "highlights"}, "c"),
