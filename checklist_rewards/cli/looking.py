@@ -304,9 +304,9 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            same = None if first.target is None else same_text(first.data, other.data, first.columns.target)
+            same = same_text(first.data, other.data, first.columns)
             if same is None:
-                warn_of_no_text(first, False)
+                warn_of_no_text(first, "row number")
             elif not same:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."

@@ -42,8 +42,8 @@ from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, 
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
-from checklist_rewards.keys import content_key, prompt_identity
-from checklist_rewards.rows import HISTORY, read_checklist, write_rows_of
+from checklist_rewards.keys import content_key
+from checklist_rewards.rows import read_checklist, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -192,7 +192,7 @@ def replay(
                     continue
                 report.add(text.number, found[0])
                 if variance is not None:
-                    variance.add(stored.prompt_of(text), found)
+                    variance.add(_prompt_of(text), found)
             report.rows += len(chunk)
     if work is not None:
         work.account(report)
@@ -246,13 +246,6 @@ class _Again:
             self.scorer.check_sample(asked.to_judge, text.where)
         return asked
 
-    def prompt_of(self, text: ScoredText) -> str:
-        """Identity of the row's prompt. A row without one is on its own."""
-        if text.prompt is None:
-            return content_key(text.where)
-        prompts = [text.data.get(name) for name in (*self.file.columns.inputs, HISTORY) if text.data.get(name)]
-        return content_key(prompt_identity(prompts, text.prompt_images))
-
     def written(self, text: ScoredText, score: Score | None) -> dict[str, Any]:
         """The row with its new score."""
         dumped = None if score is None else score.model_dump()
@@ -268,6 +261,11 @@ class _Again:
             items = [item.model_dump(mode="json", exclude={"sources"}) for item in checklist.items]
             new = {self.file.columns.checklist: items}
         return {**text.data, **new, SCORE_COLUMN: dumped}
+
+
+def _prompt_of(text: ScoredText) -> str:
+    """Identity of the row's prompt. A row without one is on its own."""
+    return content_key(text.prompt_key or text.where)
 
 
 def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
@@ -298,7 +296,7 @@ def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
         reads += replayed.check(text)
         if replayed.repeats > 1:
             rows += 1
-            prompts.add(bytes.fromhex(stored.prompt_of(text))[:8])
+            prompts.add(bytes.fromhex(_prompt_of(text))[:8])
     if stored.weights is not None:
         stored.weights.check_used(stored.file.path)
     output = stored.file.output

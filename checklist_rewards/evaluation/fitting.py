@@ -143,7 +143,8 @@ def labelled_scores(
         SampleError: If the labels are not numbers, or there are too few; if items do not repeat and have no
             categories.
     """
-    wanted = {place for pair in pairs for place in pair} if pairs is not None else set(range(len(texts)))
+    labelled = (place for place, row in enumerate(texts) if row.labels is not None)
+    wanted = set(labelled) if pairs is None else {place for pair in pairs for place in pair}
     used: list[tuple[int, ScoredText, list[tuple[str, ItemScore]]]] = []
     for place, row in enumerate(texts):
         label, score = row.labels, row.judged
@@ -153,14 +154,8 @@ def labelled_scores(
                 "preferences (--pairs)."
             )
         lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if soft_value(line) is not None]
-        scored = score.primary_score is not None and not score.no_answer
-        if (
-            lines
-            and scored
-            and score.required_passed is not False
-            and place in wanted
-            and (pairs is not None or label is not None)
-        ):
+        scored = None not in (score.primary_score, score.expected_score) and not score.no_answer
+        if scored and score.required_passed is not False and place in wanted:
             used.append((place, row, lines))
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}
