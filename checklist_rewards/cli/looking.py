@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 from annotated_types import Ge
-from rich.markup import escape
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.embedding import SentenceEmbedder
@@ -335,7 +334,7 @@ def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path |
             f"{name} {'–' if value is None else f'{value:.3f}' if isinstance(value, float) else value}"
             for name, value in values.items()
         )
-        console.print(f"{escape(heading)}: {escape(shown_values)}")
+        console.print(f"{heading}: {shown_values}")
     if found.unchanged:
         console.print(f"{found.unchanged} items have fewer paraphrases than requested.", style="yellow")
     if predicted.prompts:
@@ -491,5 +490,5 @@ def report(
         )
     for file in shown:
         part = "" if file.shown == file.rows else f", a sample of {file.shown:,} on the page"
-        console.print(f"{file.name}: {file.rows:,} rows{part}", markup=False)
-    console.print(f"written: {output}", markup=False)
+        console.print(f"{file.name}: {file.rows:,} rows{part}")
+    console.print(f"written: {output}")

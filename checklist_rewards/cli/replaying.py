@@ -16,8 +16,6 @@ from typing import Annotated, Any
 
 import typer
 from annotated_types import Ge, Le
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
@@ -25,7 +23,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import FROM_STORED, Json, brief, grouped
-from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, table
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, plain_console, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import check_plots
@@ -52,23 +50,24 @@ _SHOWN_ITEMS = 20
 _QUESTION = 60
 
 
-def show_variance(console: Console, report: VarianceReport) -> None:
+def show_variance(report: VarianceReport) -> None:
     """Print the tables of a report."""
+    out = plain_console()
     rows = f"{report.rows} rows, {report.repeats} repeats, {report.how}"
     if report.incomplete:
         rows += f"; {report.incomplete} rows without a score in one of the repeats are left out"
     for name, components in (("scores", report.scores), ("reads", report.reads)):
         if components is not None:
-            console.print(_components(f"variance of the {name} ({rows})", components))
+            out.print(_components(f"variance of the {name} ({rows})", components))
     if report.items:
-        console.print(_item_variance(report))
+        out.print(_item_variance(report))
     if report.standard_errors:
         errors = (
             (str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
             for error in report.standard_errors
         )
-        console.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
-        console.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
+        out.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
+        out.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
 
 
 def _components(title: str, components: Components) -> Table:
@@ -79,7 +78,7 @@ def _components(title: str, components: Components) -> Table:
     found = table("component", "variance", "share", rows=rows, title=title)
     found.add_section()
     of_judge = components.figures["judge"].shown(4), _percent(components.figures["judge_share"])
-    found.add_row("judge", *map(escape, of_judge))
+    found.add_row("judge", *of_judge)
     return found
 
 
@@ -199,8 +198,9 @@ def replay(
     code = report.finish(files.output, replayed.receipt, files.summary)
     if stored.shaped:
         console.print(
-            "[yellow]Rewards of this log differ from its scores (shaping, held-out items or a monitor's penalty). "
-            "`replay` cannot repeat that, so the new rewards are null; the new scores are complete.[/]"
+            "Rewards of this log differ from its scores (shaping, held-out items or a monitor's penalty). `replay` "
+            "cannot repeat that, so the new rewards are null; the new scores are complete.",
+            style="yellow",
         )
     if variance is not None:
         assert replayed.scorer is not None
@@ -210,7 +210,7 @@ def replay(
                 resampling.draws(bar),
                 precision,
             )
-        show_variance(Console(), result)
+        show_variance(result)
         if json is not None:
             write_json(json, result.model_dump())
     raise typer.Exit(code)
@@ -405,13 +405,11 @@ def _first(names: tuple[str, ...]) -> str:
 
 
 def _show(report: DifferenceReport) -> None:
-    out = Console()
+    out = plain_console()
     for name, only in ((report.one, report.only_one), (report.other, report.only_other)):
         if only.rows:
             more = ", …" if only.rows > len(only.first) else ""
-            console.print(
-                f"{name}: {only.rows} rows are only in this file: {', '.join(only.first)}{more}", markup=False
-            )
+            console.print(f"{name}: {only.rows} rows are only in this file: {', '.join(only.first)}{more}")
     out.print(_totals(report))
     if report.items:
         out.print(_item_flips(report))

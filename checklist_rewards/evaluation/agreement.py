@@ -155,6 +155,17 @@ def check_plots(path: Path | None) -> None:
         import_extra("matplotlib.figure")
 
 
+def yes_no_curve(units: Sequence[Unit]) -> tuple[list[float], list[float]]:
+    """P(yes) of a judge's answers to yes/no items, and whether the other side says yes (1 or 0)."""
+    known = [
+        (unit.one.soft, float(unit.other.label == YES))
+        for unit in units
+        if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+        if not unit.by_code and unit.one.soft is not None
+    ]
+    return [p for p, _ in known], [truth for _, truth in known]
+
+
 def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], title: str) -> None:
     """Plot a reliability diagram: the observed frequency against the predicted probability.
 

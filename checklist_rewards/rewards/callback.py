@@ -278,13 +278,7 @@ class ChecklistEvalCallback(TrainerCallback):
                 try:
                     show_table(importlib.import_module(tracker), f"{self.name}/table", rows)
                 except Exception as error:  # a tracker may raise anything; training must continue
-                    logger.warning(
-                        "%s failed to log the table (%s: %s); it is in %s.",
-                        tracker,
-                        type(error).__name__,
-                        error,
-                        folder,
-                    )
+                    logger.warning("%s failed to log the table (%r); it is in %s.", tracker, error, folder)
         for callback in trainer.callback_handler.callbacks:
             writer = getattr(callback, "tb_writer", None)
             if writer is not None:
