@@ -34,16 +34,9 @@ from typing import Any, Literal, get_args
 from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import (
-    Bootstrap,
-    Figure,
-    Measure,
-    connected,
-    group_codes,
-    over,
-    weighted_mean,
-)
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Groups, Rule, bounds, t_quantile
+from checklist_rewards.evaluation.measures import connected
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of

@@ -265,7 +265,7 @@ def _check_prompts(row: ScoredText, other: ScoredText) -> None:
 def warn_of_no_text(row: ScoredText, by: str, others: str = "rows") -> None:
     """Warn that a text that was judged is compared with a row that may be about another one."""
     if row.score is not None and not row.score.no_answer:
-        why = "because rows have no text to compare; name its column with --target-key"
+        why = "because this column has no text to compare, or may have gold answers"
         warn_once(row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
 
 

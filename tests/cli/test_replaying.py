@@ -205,8 +205,7 @@ def test_rows_without_ids_whose_text_is_unknown_are_compared_with_a_warning(run,
     assert [m.partition(", 'target': ")[::2] for m in caplog.messages] == [
         (
             f"{name}.jsonl, line 1",
-            "rows are matched by prompt alone, because rows have no text to compare; name its column with "
-            "--target-key.",
+            "rows are matched by prompt alone, because this column has no text to compare, or may have gold answers.",
         )
         for name in ("one", "other")
     ]
