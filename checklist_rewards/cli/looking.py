@@ -37,7 +37,7 @@ from checklist_rewards.images import Image, shown
 from checklist_rewards.messages import Images, images_of
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.rerank import sample_candidates
-from checklist_rewards.rows import Columns, write_rows_of
+from checklist_rewards.rows import Columns, require_scores, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.ui.report import MAX_ROWS, write_report
@@ -186,11 +186,8 @@ class _Inspection:
         """Read all rows. Raises [`SampleError`] for a file that `score` or `run` has not written, and for an image
         that a reviewing judge cannot take."""
         first, columns, analyses = self.file.first, self.file.columns, self.analyses
-        if kind_of_row(first.data) not in ("scored", "rewards"):
-            raise SampleError(
-                f"{first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`, or the "
-                "log of a reward."
-            )
+        if kind_of_row(first.data) != "rewards":
+            require_scores(first.data, first.where)
         for row, repeats in _scored(self.file, analyses.repeat or ()):
             if (score := row.score) is None:
                 self.unscored += 1

@@ -90,8 +90,7 @@ def _item_variance(report: VarianceReport) -> Table:
         figures = item.figures
         shown = figures["text"].shown(4), figures["judge"].shown(4), _percent(figures["judge_share"])
         rows.append((item.question[:_QUESTION], str(item.texts), *shown))
-    heads = ("texts", "text variance", "judge variance", "judge's share")
-    return table("item", *heads, rows=rows, title=title)
+    return table("item", "texts", "text variance", "judge variance", "judge's share", rows=rows, title=title)
 
 
 def _percent(figure: Figure) -> str:
@@ -452,8 +451,7 @@ def _item_flips(report: DifferenceReport) -> Table:
     for item in report.items[:_SHOWN_ITEMS]:
         figures = (item.figures[name].shown(2) for name in ("flips", "kappa", "shift"))
         rows.append((item.question[:_SHOWN], _of(item.flips, item.reads), *figures))
-    heads = ("flips", "share", "kappa", "change of P(yes)")
-    return table("item", *heads, rows=rows, title=title)
+    return table("item", "flips", "share", "kappa", "change of P(yes)", rows=rows, title=title)
 
 
 def _reads(report: DifferenceReport) -> Table:

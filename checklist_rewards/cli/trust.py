@@ -196,7 +196,7 @@ def agree(
                 _with_labels((name, labels.key), texts, unmatched, scale, input_key, intervals)
                 for name, (texts, unmatched) in found.items()
             ]
-            rates |= {name: some for name, texts in scored.items() if (some := _rates(texts, scale))}
+            rates |= {name: some for name, texts in scored.items() if (some := _rates(texts, *scale))}
             for (one, rows), (other, others) in combinations(scored.items(), 2):
                 if other_texts(rows, others) is None:
                     continue
@@ -253,8 +253,7 @@ def _with_labels(
     return compared, units
 
 
-def _rates(texts: Sequence[ScoredText], scale: tuple[float, float]) -> list[Rate]:
-    low, high = scale
+def _rates(texts: Sequence[ScoredText], low: float, high: float) -> list[Rate]:
     return corrected_rates(
         [
             replace(text, labels=(text.labels - low) / (high - low)) if isinstance(text.labels, int | float) else text

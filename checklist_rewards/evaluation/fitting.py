@@ -124,8 +124,8 @@ def labelled_scores(
     by: By | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> LabelledScores:
-    """Collect labelled texts. Left out are texts without an answer, texts without a score, such as those with an
-    unanswered penalty, and texts that failed a required item, whose score is the lowest under any weights.
+    """Collect labelled texts. Left out are texts without an answer, texts without a score or with an unanswered
+    penalty, and texts that failed a required item, whose score is the lowest under any weights.
 
     Args:
         texts (sequence of [`ScoredText`]): the texts, with a number as the label of each. Ignored for `pairs`.
