@@ -260,6 +260,7 @@ def keep(connection: socket.socket, output: int, errors: int) -> None:
         os.dup2(errors, 2)
         os.close(output)
         os.close(errors)
+        sys.stdout = open(1, "w", closefd=False)  # the old one remembers whether its file could seek
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ |= request["env"]

@@ -11,8 +11,6 @@ from typing import Annotated
 
 import typer
 from annotated_types import Ge, Le
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, DEFAULT_READS, FEWEST_PROMPTS, REASONS, default_rows
@@ -21,7 +19,7 @@ from checklist_rewards.attacks.report import AttackComparison, AttackReport, Fal
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import quiet, show
 from checklist_rewards.cli.options import brief
-from checklist_rewards.cli.output import bars, cause, check_outputs, console, decimal, table
+from checklist_rewards.cli.output import bars, cause, check_outputs, console, decimal, plain_console, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
@@ -138,11 +136,9 @@ def attack(
             for label in report.labels:
                 file.write(label)
     _print(report)
-    console.print(escape(f"written: {attacked.output}; {scorer.receipt}"))
+    console.print(f"written: {attacked.output}; {scorer.receipt}")
     if labels is not None:
-        console.print(
-            escape(f"written: {labels}, {len(report.labels)} successful attacks on {report.searched} prompts")
-        )
+        console.print(f"written: {labels}, {len(report.labels)} successful attacks on {report.searched} prompts")
     if work.prices:
         cost = scorer.receipt.cost(work.prices)
         console.print("US dollars: " + ("unknown: set --price for every model" if cost is None else f"{cost:.4f}"))
@@ -150,7 +146,7 @@ def attack(
         console.print(_unanswered(report))
     gamed = _gamed(report, attacked.max_rise, attacked.max_beats)
     for sentence in gamed:
-        console.print(escape(sentence))
+        console.print(sentence)
     raise typer.Exit(1 if gamed or report.unanswered else 0)
 
 
@@ -206,12 +202,12 @@ def _with_responses(
             f"--responses {path}: none of its {len(answers)} prompts is a prompt of {rows_path}; they must be equal."
         )
     if other := len(answers.keys() - prompts):
-        console.print(f"[yellow]{other} prompts of {escape(str(path))} are not in {escape(str(rows_path))}.[/]")
+        console.print(f"{other} prompts of {path} are not in {rows_path}.", style="yellow")
     return [replace(row, candidates=tuple(answers.get((row.input, row.history), ()))) for row in rows]
 
 
 def _print(report: AttackReport) -> None:
-    out = Console(soft_wrap=True, highlight=False)
+    out = plain_console()
     shown = [one for place, one in enumerate(report.attacks) if place < _SHOWN or one.name == report.chosen]
     rows = []
     for one in shown:
@@ -220,30 +216,28 @@ def _print(report: AttackReport) -> None:
         rows.append((name, one.kind, str(one.rise), earned, beats, str(one.failed)))
     out.print(table("attack", "kind", "rise", "earned", "beats honest", "failed", rows=rows, title="attacks"))
     before = ", ".join(f"{REASONS[reason]} {figure}" for reason, figure in report.bad.items())
-    out.print(escape(f"Before an attack: {before}; honest responses {report.honest}."))
+    out.print(f"Before an attack: {before}; honest responses {report.honest}.")
     if report.beats_before.value is not None:
         out.print(f"Without an attack, {report.beats_before.value:.0%} of the bad responses beat an honest one.")
     if len(report.attacks) > len(shown):
         out.print(f"{len(report.attacks) - len(shown)} attacks with a smaller rise are in the file.")
     out.print(
-        escape(
-            f"{report.judge}: chosen (<) on {report.searched} prompts, measured on {report.reported} others; "
-            f"{report.reads:,} of {report.budget_reads:,} reads, {report.rounds} rounds."
-        )
+        f"{report.judge}: chosen (<) on {report.searched} prompts, measured on {report.reported} others; "
+        f"{report.reads:,} of {report.budget_reads:,} reads, {report.rounds} rounds."
     )
     if report.kinds:
         out.print(_fallen("kind of question", report.kinds[:8]))
         out.print(_fallen("item", report.fallen[:8]))
     for example in report.examples:
-        sides = Table(escape(example.attack), "score", "text", title_justify="left", show_lines=True)
-        sides.add_row("prompt", "", escape(example.prompt))
-        sides.add_row(REASONS[example.reason], f"{example.score:.3f}", escape(example.response))
-        sides.add_row("attacked", f"{example.attacked_score:.3f}", escape(example.attacked))
+        sides = Table(example.attack, "score", "text", title_justify="left", show_lines=True)
+        sides.add_row("prompt", "", example.prompt)
+        sides.add_row(REASONS[example.reason], f"{example.score:.3f}", example.response)
+        sides.add_row("attacked", f"{example.attacked_score:.3f}", example.attacked)
         if example.honest is not None:
-            sides.add_row("honest", f"{example.honest_score:.3f}", escape(example.honest))
+            sides.add_row("honest", f"{example.honest_score:.3f}", example.honest)
         out.print(sides)
     for what, why in report.missing.items():
-        out.print(escape(f"Not measured: {REASONS.get(what, 'comparison with honest responses')} ({why})."))
+        out.print(f"Not measured: {REASONS.get(what, 'comparison with honest responses')} ({why}).")
 
 
 def _fallen(head: str, groups: Sequence[Fallen]) -> Table:
@@ -261,7 +255,7 @@ def _unanswered(report: AttackReport) -> Table:
 
 def show_comparison(comparison: AttackComparison) -> None:
     """Print the tables of a comparison of two attack files."""
-    out = Console(soft_wrap=True, highlight=False)
+    out = plain_console()
     chosen = comparison.chosen_one, comparison.chosen_other
     rows = []
     for place, one in enumerate(comparison.attacks):
@@ -278,5 +272,5 @@ def show_comparison(comparison: AttackComparison) -> None:
     )
     for judge, name, worst, honest in judges:
         rise = "no attack was chosen" if name is None else f"chosen {name}, rise {worst}"
-        out.print(escape(f"{judge}: {rise}; honest responses {honest}"))
-    out.print(escape(f"Mean change over all attacks on {comparison.prompts} prompts: {comparison.change}"))
+        out.print(f"{judge}: {rise}; honest responses {honest}")
+    out.print(f"Mean change over all attacks on {comparison.prompts} prompts: {comparison.change}")

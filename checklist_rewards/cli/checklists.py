@@ -143,9 +143,9 @@ def import_(
     found = replace(found, rows=_remembering(found.rows, shown, imported.head))
     rows, items = write_imported(found, file, output)
     what = f"one checklist with {items} items" if rows is None else f"{rows} rows with {items} items"
-    console.print(f"{found.format.name}: {what} in {output}", highlight=False, markup=False)
+    console.print(f"{found.format.name}: {what} in {output}")
     for line in found.taken():
-        console.print(f"  {line}", highlight=False, markup=False)
+        console.print(f"  {line}")
     if found.left_out:
         console.print(f"Dropped fields that items cannot hold: {listed_fields(found.left_out)}", style="yellow")
     for row, checklist in shown:
@@ -183,7 +183,7 @@ def export_(
     check_outputs(output=output)
     file_format(output)
     rows = export_file(exported.file, output, to)
-    console.print(f"{to}: {rows} rows in {output}", highlight=False, markup=False)
+    console.print(f"{to}: {rows} rows in {output}")
 
 
 import_.__doc__ = (import_.__doc__ or "").replace("FORMATS", ", ".join(sorted(known_formats())))
@@ -201,7 +201,7 @@ def _show(row: Mapping[str, Any], checklist: Checklist) -> None:
     text = prompt_text(prompt, images="ignore")[0] if prompt is not None else None
     console.print()
     if text:
-        console.print(f"prompt: {_short(text)}", highlight=False, markup=False)
+        console.print(f"prompt: {_short(text)}")
     for item in checklist.items:
         kind = "check" if item.check else "choice" if item.options and not item.yes_no else "yes/no"
         notes = [
@@ -210,7 +210,7 @@ def _show(row: Mapping[str, Any], checklist: Checklist) -> None:
             *([item.category] if item.category else []),
             *(["gate"] if item.required else []),
         ]
-        console.print(f"  {_short(item.question)}  ({', '.join(notes)})", highlight=False, markup=False)
+        console.print(f"  {_short(item.question)}  ({', '.join(notes)})")
 
 
 def _short(text: str) -> str:
@@ -518,4 +518,4 @@ def merge(
         for path in stores:
             added += store.merge(path)
             progress(1)
-    console.print(f"{added:,} answers added; {output} has {len(store):,}.", markup=False)
+    console.print(f"{added:,} answers added; {output} has {len(store):,}.")

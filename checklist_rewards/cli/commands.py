@@ -248,7 +248,7 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from checklist_rewards.cli.output import console
 
-        console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+        console.print(self.format(record))
 
 
 def run() -> None:

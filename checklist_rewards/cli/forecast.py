@@ -15,8 +15,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
@@ -24,7 +22,7 @@ from checklist_rewards.backends.budget import Prices
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.cli.output import table
+from checklist_rewards.cli.output import plain_console, table
 from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Work
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.rows import CHUNK_ROWS
@@ -257,7 +255,7 @@ def show(rows: int, lines: Sequence[Counter], prices: Prices, notes: Sequence[st
     if os.environ.get(FORECAST_VARIABLE) == "json":
         print(json.dumps({"heads": _HEADS, "rows": cells, "notes": said}))
         return
-    out = Console(soft_wrap=True, highlight=False)
+    out = plain_console()
     out.print(table(*_HEADS, rows=cells))
     for note in said:
-        out.print(escape(note))
+        out.print(note)

@@ -14,15 +14,13 @@ from typing import Annotated, Any
 
 import typer
 from annotated_types import Ge, Le
-from rich.console import Console
-from rich.markup import escape
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, brief
-from checklist_rewards.cli.output import bars, check_outputs, console, table
+from checklist_rewards.cli.output import bars, check_outputs, console, plain_console, table
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.errors import SampleError
@@ -102,7 +100,7 @@ def fit(
         fitted = fit_weights(found, resampling.draws(bar))
     _show(fitted)
     write_json(output, fitted.dumped())
-    console.print(f"written: {output}", markup=False)
+    console.print(f"written: {output}")
 
 
 def _pairs(path: Path, names: Sequence[set[str]], what: str) -> list[tuple[int, int]]:
@@ -130,7 +128,7 @@ def _pairs(path: Path, names: Sequence[set[str]], what: str) -> list[tuple[int, 
 
 
 def _show(fitted: Fit) -> None:
-    out = Console()
+    out = plain_console()
     what = "labels" if fitted.measure == "correlation" else "pairs"
     title = f"weights by {fitted.by}, {fitted.labels} {what} in {fitted.groups} groups"
     rows = []
@@ -146,10 +144,10 @@ def _show(fitted: Fit) -> None:
     out.print(table(fitted.measure, "on held-out groups", rows=figures))
     gain = fitted.figures["gain"]
     if gain.refused is not None:
-        console.print(f"[yellow]The gain is not shown: it has no interval ({gain.refused}).[/]")
+        console.print(f"The gain is not shown: it has no interval ({gain.refused}).", style="yellow")
     elif gain.low is not None and gain.low <= 0:
         more = "" if fitted.needed is None else f" About {fitted.needed:,} {what} would be needed to show it."
-        console.print(f"[yellow]The gain is not shown: its interval includes 0.{more}[/]")
+        console.print(f"The gain is not shown: its interval includes 0.{more}", style="yellow")
 
 
 class Improved(o.Options):
@@ -252,7 +250,7 @@ def improve(
     )
     if json is not None:
         write_json(json, found.dumped())
-    console.print(f"written: {output}", markup=False)
+    console.print(f"written: {output}")
     unanswered = 0 if scorer is None else scorer.receipt.unanswered
     if unanswered:
         console.print(
@@ -260,7 +258,7 @@ def improve(
         )
     failures = [] if rewriter is None else rewriter.failures
     for reason, count in Counter(map(str, failures)).items():
-        console.print(f"{count} requests to the writer proposed nothing: {reason}", markup=False)
+        console.print(f"{count} requests to the writer proposed nothing: {reason}")
     raise typer.Exit(1 if unanswered or any(isinstance(error, NoReply) for error in failures) else 0)
 
 
@@ -313,10 +311,10 @@ def _labelled_rows(
 
 
 def _show_improvement(found: Improvement) -> None:
-    out = Console()
+    out = plain_console()
     if found.findings:
         rows = ((line.item.question[:_QUESTION], line.fault, line.detail) for line in found.findings[:_SHOWN])
         out.print(table("item", "fault", "found", rows=rows, title="weak items"))
         for fault in dict.fromkeys(line.fault for line in found.findings):
-            out.print(escape(f"{fault}: {FAULTS[fault]}"), soft_wrap=True)
-    out.print(escape(found.diff()), soft_wrap=True, highlight=False)
+            out.print(f"{fault}: {FAULTS[fault]}")
+    out.print(found.diff())

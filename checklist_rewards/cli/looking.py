@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 from annotated_types import Ge
-from rich.markup import escape
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.embedding import SentenceEmbedder
@@ -38,7 +37,7 @@ from checklist_rewards.images import Image, shown
 from checklist_rewards.messages import Images, images_of
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.rerank import sample_candidates
-from checklist_rewards.rows import Columns, write_rows_of
+from checklist_rewards.rows import Columns, require_scores, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.ui.report import MAX_ROWS, write_report
@@ -187,11 +186,8 @@ class _Inspection:
         """Read all rows. Raises [`SampleError`] for a file that `score` or `run` has not written, and for an image
         that a reviewing judge cannot take."""
         first, columns, analyses = self.file.first, self.file.columns, self.analyses
-        if kind_of_row(first.data) not in ("scored", "rewards"):
-            raise SampleError(
-                f"{first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`, or the "
-                "log of a reward."
-            )
+        if kind_of_row(first.data) != "rewards":
+            require_scores(first.data, first.where)
         for row, repeats in _scored(self.file, analyses.repeat or ()):
             if (score := row.score) is None:
                 self.unscored += 1
@@ -304,9 +300,9 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            same = None if first.target is None else same_text(first.data, other.data, first.columns.target)
+            same = same_text(first.data, other.data, first.columns)
             if same is None:
-                warn_of_no_text(first, False)
+                warn_of_no_text(first, "row number")
             elif not same:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
@@ -335,7 +331,7 @@ def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path |
             f"{name} {'–' if value is None else f'{value:.3f}' if isinstance(value, float) else value}"
             for name, value in values.items()
         )
-        console.print(f"{escape(heading)}: {escape(shown_values)}")
+        console.print(f"{heading}: {shown_values}")
     if found.unchanged:
         console.print(f"{found.unchanged} items have fewer paraphrases than requested.", style="yellow")
     if predicted.prompts:
@@ -491,5 +487,5 @@ def report(
         )
     for file in shown:
         part = "" if file.shown == file.rows else f", a sample of {file.shown:,} on the page"
-        console.print(f"{file.name}: {file.rows:,} rows{part}", markup=False)
-    console.print(f"written: {output}", markup=False)
+        console.print(f"{file.name}: {file.rows:,} rows{part}")
+    console.print(f"written: {output}")

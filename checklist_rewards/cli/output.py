@@ -19,8 +19,8 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
+from rich.text import Text
 
 from checklist_rewards.datasets.tasks import BY_RULES, Totals
 from checklist_rewards.errors import SampleError
@@ -35,12 +35,19 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 """Errors of a path in a folder of another user, or that no file can have."""
-console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def plain_console(stderr: bool = False) -> Console:
+    """A console that prints texts as they are: brackets are no markup, `:cat:` is no emoji, and lines stay whole."""
+    return Console(stderr=stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+console = plain_console(stderr=True)
 
 
 def refuse(message: str) -> None:
     """Print a one-line error."""
-    console.print(f"[bold red]error:[/] {escape(message)}")
+    console.print(Text.assemble(("error:", "bold red"), f" {message}"))
 
 
 def bars() -> AbstractContextManager[AddBar]:
@@ -51,12 +58,10 @@ def bars() -> AbstractContextManager[AddBar]:
 def table(
     *heads: str | Column, rows: Iterable[Iterable[str]] = (), title: str | None = None, header: bool = True
 ) -> Table:
-    """A table of texts. Nothing in them is markup."""
-    shown = [escape(head) if isinstance(head, str) else head for head in heads]
-    above = None if title is None else escape(title)
-    found = Table(*shown, title=above, title_justify="left", show_header=header)
+    """A table of texts."""
+    found = Table(*heads, title=title, title_justify="left", show_header=header)
     for row in rows:
-        found.add_row(*map(escape, row))
+        found.add_row(*row)
     return found
 
 

@@ -16,8 +16,6 @@ from typing import Annotated, Any
 
 import typer
 from annotated_types import Ge, Le
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
@@ -25,7 +23,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import FROM_STORED, Json, brief, grouped
-from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, table
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, plain_console, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import check_plots
@@ -42,8 +40,8 @@ from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, 
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
-from checklist_rewards.keys import content_key, prompt_identity
-from checklist_rewards.rows import HISTORY, read_checklist, write_rows_of
+from checklist_rewards.keys import content_key
+from checklist_rewards.rows import read_checklist, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -52,23 +50,24 @@ _SHOWN_ITEMS = 20
 _QUESTION = 60
 
 
-def show_variance(console: Console, report: VarianceReport) -> None:
+def show_variance(report: VarianceReport) -> None:
     """Print the tables of a report."""
+    out = plain_console()
     rows = f"{report.rows} rows, {report.repeats} repeats, {report.how}"
     if report.incomplete:
         rows += f"; {report.incomplete} rows without a score in one of the repeats are left out"
     for name, components in (("scores", report.scores), ("reads", report.reads)):
         if components is not None:
-            console.print(_components(f"variance of the {name} ({rows})", components))
+            out.print(_components(f"variance of the {name} ({rows})", components))
     if report.items:
-        console.print(_item_variance(report))
+        out.print(_item_variance(report))
     if report.standard_errors:
         errors = (
             (str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
             for error in report.standard_errors
         )
-        console.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
-        console.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
+        out.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
+        out.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
 
 
 def _components(title: str, components: Components) -> Table:
@@ -79,7 +78,7 @@ def _components(title: str, components: Components) -> Table:
     found = table("component", "variance", "share", rows=rows, title=title)
     found.add_section()
     of_judge = components.figures["judge"].shown(4), _percent(components.figures["judge_share"])
-    found.add_row("judge", *map(escape, of_judge))
+    found.add_row("judge", *of_judge)
     return found
 
 
@@ -91,8 +90,7 @@ def _item_variance(report: VarianceReport) -> Table:
         figures = item.figures
         shown = figures["text"].shown(4), figures["judge"].shown(4), _percent(figures["judge_share"])
         rows.append((item.question[:_QUESTION], str(item.texts), *shown))
-    heads = ("texts", "text variance", "judge variance", "judge's share")
-    return table("item", *heads, rows=rows, title=title)
+    return table("item", "texts", "text variance", "judge variance", "judge's share", rows=rows, title=title)
 
 
 def _percent(figure: Figure) -> str:
@@ -192,15 +190,16 @@ def replay(
                     continue
                 report.add(text.number, found[0])
                 if variance is not None:
-                    variance.add(stored.prompt_of(text), found)
+                    variance.add(_prompt_of(text), found)
             report.rows += len(chunk)
     if work is not None:
         work.account(report)
     code = report.finish(files.output, replayed.receipt, files.summary)
     if stored.shaped:
         console.print(
-            "[yellow]Rewards of this log differ from its scores (shaping, held-out items or a monitor's penalty). "
-            "`replay` cannot repeat that, so the new rewards are null; the new scores are complete.[/]"
+            "Rewards of this log differ from its scores (shaping, held-out items or a monitor's penalty). `replay` "
+            "cannot repeat that, so the new rewards are null; the new scores are complete.",
+            style="yellow",
         )
     if variance is not None:
         assert replayed.scorer is not None
@@ -210,7 +209,7 @@ def replay(
                 resampling.draws(bar),
                 precision,
             )
-        show_variance(Console(), result)
+        show_variance(result)
         if json is not None:
             write_json(json, result.model_dump())
     raise typer.Exit(code)
@@ -246,13 +245,6 @@ class _Again:
             self.scorer.check_sample(asked.to_judge, text.where)
         return asked
 
-    def prompt_of(self, text: ScoredText) -> str:
-        """Identity of the row's prompt. A row without one is on its own."""
-        if text.prompt is None:
-            return content_key(text.where)
-        prompts = [text.data.get(name) for name in (*self.file.columns.inputs, HISTORY) if text.data.get(name)]
-        return content_key(prompt_identity(prompts, text.prompt_images))
-
     def written(self, text: ScoredText, score: Score | None) -> dict[str, Any]:
         """The row with its new score."""
         dumped = None if score is None else score.model_dump()
@@ -268,6 +260,11 @@ class _Again:
             items = [item.model_dump(mode="json", exclude={"sources"}) for item in checklist.items]
             new = {self.file.columns.checklist: items}
         return {**text.data, **new, SCORE_COLUMN: dumped}
+
+
+def _prompt_of(text: ScoredText) -> str:
+    """Identity of the row's prompt. A row without one is on its own."""
+    return content_key(text.prompt_key or text.where)
 
 
 def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
@@ -298,7 +295,7 @@ def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
         reads += replayed.check(text)
         if replayed.repeats > 1:
             rows += 1
-            prompts.add(bytes.fromhex(stored.prompt_of(text))[:8])
+            prompts.add(bytes.fromhex(_prompt_of(text))[:8])
     if stored.weights is not None:
         stored.weights.check_used(stored.file.path)
     output = stored.file.output
@@ -407,13 +404,11 @@ def _first(names: tuple[str, ...]) -> str:
 
 
 def _show(report: DifferenceReport) -> None:
-    out = Console()
+    out = plain_console()
     for name, only in ((report.one, report.only_one), (report.other, report.only_other)):
         if only.rows:
             more = ", …" if only.rows > len(only.first) else ""
-            console.print(
-                f"{name}: {only.rows} rows are only in this file: {', '.join(only.first)}{more}", markup=False
-            )
+            console.print(f"{name}: {only.rows} rows are only in this file: {', '.join(only.first)}{more}")
     out.print(_totals(report))
     if report.items:
         out.print(_item_flips(report))
@@ -456,8 +451,7 @@ def _item_flips(report: DifferenceReport) -> Table:
     for item in report.items[:_SHOWN_ITEMS]:
         figures = (item.figures[name].shown(2) for name in ("flips", "kappa", "shift"))
         rows.append((item.question[:_SHOWN], _of(item.flips, item.reads), *figures))
-    heads = ("flips", "share", "kappa", "change of P(yes)")
-    return table("item", *heads, rows=rows, title=title)
+    return table("item", "flips", "share", "kappa", "change of P(yes)", rows=rows, title=title)
 
 
 def _reads(report: DifferenceReport) -> Table:

@@ -108,7 +108,7 @@ def serve(
             max_tokens=server.max_queue_tokens,
             token=token,
         )
-        console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", markup=False)
+        console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.")
         run_server(app, listening)
 
 
@@ -189,10 +189,10 @@ def ui(
     app = page.build_ui(judging, token)
     with listen("127.0.0.1", app_options.port) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}"
-        console.print(f"The app of {project.folder} is at {address}", soft_wrap=True, markup=False)
+        console.print(f"The app of {project.folder} is at {address}")
         console.print("Press Ctrl-C to stop.")
         if not app_options.no_browser:
             webbrowser.open(address)
         run_server(app, listening)
     for job in app.state.jobs.running():
-        console.print(f"Job {job} goes on without the app; open the app again to follow or pause it.", markup=False)
+        console.print(f"Job {job} goes on without the app; open the app again to follow or pause it.")

@@ -17,8 +17,6 @@ from typing import Annotated, Any, get_args
 
 import typer
 from annotated_types import Ge
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
 import checklist_rewards
@@ -26,7 +24,7 @@ from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, brief, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, plain_console, refuse, table
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
 from checklist_rewards.errors import SampleError
@@ -142,11 +140,11 @@ def distill(
             unread = sum(value is None for value in predicted)
             figures = held_out_figures(pairs, predicted, resampling.draws(bar))
         record = train(pairs, output, card=card)
-    console = Console()
+    console = plain_console()
     if figures is not None:
         rows = ((name, figure.shown()) for name, figure in figures.items())
         console.print(table("", "held out", rows=rows, title=f"{len(pairs):,} pairs, {folds} folds by group"))
-    console.print(f"written: {escape(str(output))}")
+    console.print(f"written: {output}")
     warning = None if figures is None else no_better_than_chance(figures)
     if json is not None:
         held_out = None if figures is None else {name: figure.model_dump() for name, figure in figures.items()}
@@ -231,7 +229,7 @@ def audit_log(
     counted = [alarm for alarm in result.alarms if about is None or alarm.about in about]
     console.print(_table(result, settings, signals_of))
     for alarm in counted:
-        console.print(escape(str(alarm)), style="yellow" if alarm.about == "training" else "red")
+        console.print(str(alarm), style="yellow" if alarm.about == "training" else "red")
     asked = {signal.name for signal in signals_of if about is None or signal.about in about}
     signals = len([name for name in asked if settings.threshold(name) is not None])
     missing = {name: reason for name, reason in result.not_evaluated.items() if name in asked}

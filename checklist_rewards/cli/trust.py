@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
-from checklist_rewards.checklists import YES, content_hash
+from checklist_rewards.checklists import content_hash
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Plots, brief, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, plain_console, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
@@ -44,6 +42,7 @@ from checklist_rewards.evaluation.agreement import (
     units_against_labels,
     units_of_judges,
     verdict,
+    yes_no_curve,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import (
@@ -197,7 +196,7 @@ def agree(
                 _with_labels((name, labels.key), texts, unmatched, scale, input_key, intervals)
                 for name, (texts, unmatched) in found.items()
             ]
-            rates |= {name: some for name, texts in scored.items() if (some := _rates(texts, scale))}
+            rates |= {name: some for name, texts in scored.items() if (some := _rates(texts, *scale))}
             for (one, rows), (other, others) in combinations(scored.items(), 2):
                 if other_texts(rows, others) is None:
                     continue
@@ -254,11 +253,7 @@ def _with_labels(
     return compared, units
 
 
-def _rates(texts: Sequence[ScoredText], scale: tuple[float, float]) -> list[Rate]:
-    """The corrected rates of a file of which some rows are labelled; none if all are."""
-    low, high = scale
-    if all(text.labels is not None for text in texts):
-        return []
+def _rates(texts: Sequence[ScoredText], low: float, high: float) -> list[Rate]:
     return corrected_rates(
         [
             replace(text, labels=(text.labels - low) / (high - low)) if isinstance(text.labels, int | float) else text
@@ -273,10 +268,10 @@ def _show_rates(name: str, rates: Sequence[Rate]) -> None:
         for r in rates[:_SHOWN_RATES]
     )
     heads = ("rate", "judged", "by the judge", "labelled", "by labels", "corrected")
-    Console().print(table(*heads, rows=rows, title=f"rates of {name}"))
+    plain_console().print(table(*heads, rows=rows, title=f"rates of {name}"))
     for rate in rates:
         if rate.refused is not None:
-            console.print(f"[yellow]{escape(rate.name)}: not corrected, {escape(rate.refused)}.[/]")
+            console.print(f"{rate.name}: not corrected, {rate.refused}.", style="yellow")
 
 
 def _with_each_other(
@@ -337,18 +332,16 @@ def _show(
     raters: Mapping[str, Section],
     judges: int,
 ) -> None:
-    console = Console()
+    console = plain_console()
     for comparison, _ in compared:
         if (sentence := verdict(comparison)) is not None:
-            console.print(escape(sentence), soft_wrap=True)
+            console.print(sentence)
     for comparison, units in compared:
-        console.print(escape(f"{comparison.one} and {comparison.other}: {_coverage(comparison)}"), soft_wrap=True)
+        console.print(f"{comparison.one} and {comparison.other}: {_coverage(comparison)}")
         console.print(_comparison(comparison))
         for kind, section in comparison.items.items():
             if section.confusion is not None and section.units:
-                console.print(
-                    escape(f"{kind}: rows are {comparison.one}, columns are {comparison.other}"), soft_wrap=True
-                )
+                console.print(f"{kind}: rows are {comparison.one}, columns are {comparison.other}")
                 console.print(_confusion(section))
         if lines := by_item(units):
             console.print(_by_item(comparison, lines))
@@ -357,7 +350,7 @@ def _show(
         rows = ((kind, str(section.units), *map(str, section.figures.values())) for kind, section in raters.items())
         console.print(table("items", "units", "alpha", "interval alpha", "Fleiss' kappa", rows=rows))
     for test in tests:
-        console.print(escape(f"{test.one} against {test.other}:"), soft_wrap=True)
+        console.print(f"{test.one} against {test.other}:")
         console.print(_test(test))
 
 
@@ -425,14 +418,8 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
             if len(name) > _LONGEST_NAME:  # a kind has all labels of its options
                 name = f"{name[:_LONGEST_NAME]}_{content_hash(kind)}"
             plot_confusion(folder / f"{prefix}confusion_{name}.png", section, comparison.one, comparison.other)
-    read = [
-        (unit.one.soft, float(unit.other.label == YES))
-        for unit in units
-        if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
-        if not unit.by_code
-    ]
-    if against_labels and read:
-        curve = [p for p, _ in read if p is not None], [truth for p, truth in read if p is not None]
+    curve = yes_no_curve(units)
+    if against_labels and curve[0]:
         plot_reliability(folder / f"{prefix}reliability.png", {comparison.one: curve}, f"{YES_NO} items")
 
 
@@ -503,20 +490,21 @@ def calibrate(
         intervals = resampling.draws(bar)
         calibration, reports = fit_calibration(reads, method=fitting.method, threshold=threshold, bootstrap=intervals)
     calibration.save(output)
-    stdout = Console()
+    stdout = plain_console()
     for report in reports:
         about = f"{report.kind} items: {report.reads} reads, {report.groups} groups, held out"
-        stdout.print(escape(f"{calibration.judge}, {about}"), soft_wrap=True)
+        stdout.print(f"{calibration.judge}, {about}")
         stdout.print(_table(report))
-        stdout.print(escape(f"saved: {report.method}, {_parameters(calibration.maps[report.kind])}"), soft_wrap=True)
+        stdout.print(f"saved: {report.method}, {_parameters(calibration.maps[report.kind])}")
         if not report.helped:
             console.print(
-                f"[yellow]On held-out groups the {escape(report.method)} map of {escape(report.kind)} items does not "
-                "lower the Brier score; consider using the judge without calibration.[/]"
+                f"On held-out groups the {report.method} map of {report.kind} items does not lower the Brier score; "
+                "consider using the judge without calibration.",
+                style="yellow",
             )
     if reads.left_out:
         stdout.print(f"{reads.left_out} labelled items without probabilities were skipped.")
-    stdout.print(f"written: {escape(str(output))}")
+    stdout.print(f"written: {output}")
     if plots is not None:
         plots.mkdir(parents=True, exist_ok=True)
         for report in reports:
@@ -621,7 +609,7 @@ def probe(
     """
     check_outputs(json=json)
     report = ask(judge.engine, **judge.settings)
-    out = Console()
+    out = plain_console()
     out.print(_items(report))
     out.print(_facts(report))
     if json is not None:

@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, connected, group_codes
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, group_codes
 from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
@@ -27,6 +27,7 @@ from checklist_rewards.evaluation.measures import (
     Numbers,
     Preferences,
     Raters,
+    connected,
     pairs_within,
 )
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
@@ -153,6 +154,17 @@ def check_plots(path: Path | None) -> None:
     """Raise [`SampleError`] if something is to be drawn to a path and matplotlib is missing."""
     if path is not None:
         import_extra("matplotlib.figure")
+
+
+def yes_no_curve(units: Sequence[Unit]) -> tuple[list[float], list[float]]:
+    """P(yes) of a judge's answers to yes/no items, and whether the other side says yes (1 or 0)."""
+    known = [
+        (unit.one.soft, float(unit.other.label == YES))
+        for unit in units
+        if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+        if not unit.by_code and unit.one.soft is not None
+    ]
+    return [p for p, _ in known], [truth for _, truth in known]
 
 
 def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], title: str) -> None:
@@ -518,11 +530,8 @@ def _targets(known: Sequence[Target], bootstrap: Bootstrap, only: Sequence[str])
 
 
 def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bootstrap) -> Section:
-    pairs = [
-        (i, j)
-        for i, j in pairs_within(inputs)
-        if None not in (targets[i].one, targets[j].one, targets[i].other, targets[j].other)
-    ]
+    known = {place for place, target in enumerate(targets) if None not in (target.one, target.other)}
+    pairs = [pair for pair in pairs_within(inputs) if known.issuperset(pair)]
     judged, truth = (
         [getattr(targets[i], side) - getattr(targets[j], side) for i, j in pairs] for side in ("one", "other")
     )

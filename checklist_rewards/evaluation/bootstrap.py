@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, Groups, Rule, bounds
-from checklist_rewards.validation import import_extra, np, whole_number
+from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
 LEAST_RESAMPLES = 20
@@ -196,19 +196,6 @@ def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
     """Integer codes of the groups, one per unit, numbered from 0 in order of first appearance."""
     codes: dict[Hashable, int] = {}
     return np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
-
-
-def connected(groups: Sequence[str], pairs: Any) -> list[str]:
-    """The group of every pair, given as two places in `groups`: groups that a pair connects are one, so that no unit
-    is in two."""
-    if not len(pairs):
-        return []
-    sparse, graphs = import_extra("scipy.sparse", "scipy.sparse.csgraph")
-    one, other = group_codes(groups)[np.asarray(pairs)].T
-    size = len(groups)
-    _, parts = graphs.connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(size, size)))
-    names: dict[int, str] = {}
-    return [names.setdefault(int(parts[code]), groups[first]) for code, (first, _) in zip(one, pairs, strict=True)]
 
 
 class _Mean(Measure):

@@ -27,7 +27,7 @@ from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, Totals, over
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
-from checklist_rewards.evaluation.labels import equal_answers, warn_of_no_text
+from checklist_rewards.evaluation.labels import equal_answers, known_text, warn_of_no_text
 from checklist_rewards.evaluation.measures import kappa_of, tau
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import ItemScore, Score
@@ -233,16 +233,10 @@ class Differences:
         if text.prompt is None:  # such a row is a group of its own
             group = f"{group} {text.text}"
         # A row without an id among rows with ids is paired by its texts: its number may be the id of another row.
-        by_id = self.by_id and text.has_id
-        if text.text is None and by_id:
-            warn_of_no_text(text, by_id)
-        elif text.text is None and text.kind == "scored":
-            raise SampleError(
-                f"{text.where}: the row has no id, and no text in {text.columns.target!r} to match it by; name "
-                "the column of the text (--target-key) or of the ids (--id-key)."
-            )
         texts = json.dumps([text.step, text.prompt_key, text.text])
         key = texts if not self.by_id else f"id {text.id}" if text.has_id else f"texts {texts}"
+        if known_text(text.data, text.columns) is None:
+            warn_of_no_text(text, "id" if self.by_id and text.has_id else "prompt")
         insert = "INSERT INTO rows (side, key, grp, body) VALUES (?, ?, ?, ?)"
         self.database.execute(insert, (side, _digest(key), _digest(group), _packed(text)))
 

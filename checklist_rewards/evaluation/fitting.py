@@ -34,16 +34,9 @@ from typing import Any, Literal, get_args
 from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import (
-    Bootstrap,
-    Figure,
-    Measure,
-    connected,
-    group_codes,
-    over,
-    weighted_mean,
-)
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Groups, Rule, bounds, t_quantile
+from checklist_rewards.evaluation.measures import connected
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -131,8 +124,8 @@ def labelled_scores(
     by: By | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> LabelledScores:
-    """Collect labelled texts. Left out are texts without an answer, texts without a score, such as those with an
-    unanswered penalty, and texts that failed a required item, whose score is the lowest under any weights.
+    """Collect labelled texts. Left out are texts without an answer, texts without a score or with an unanswered
+    penalty, and texts that failed a required item, whose score is the lowest under any weights.
 
     Args:
         texts (sequence of [`ScoredText`]): the texts, with a number as the label of each. Ignored for `pairs`.
@@ -143,7 +136,8 @@ def labelled_scores(
         SampleError: If the labels are not numbers, or there are too few; if items do not repeat and have no
             categories.
     """
-    wanted = {place for pair in pairs for place in pair} if pairs is not None else set(range(len(texts)))
+    labelled = (place for place, row in enumerate(texts) if row.labels is not None)
+    wanted = set(labelled) if pairs is None else {place for pair in pairs for place in pair}
     used: list[tuple[int, ScoredText, list[tuple[str, ItemScore]]]] = []
     for place, row in enumerate(texts):
         label, score = row.labels, row.judged
@@ -153,14 +147,8 @@ def labelled_scores(
                 "preferences (--pairs)."
             )
         lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if soft_value(line) is not None]
-        scored = score.primary_score is not None and not score.no_answer
-        if (
-            lines
-            and scored
-            and score.required_passed is not False
-            and place in wanted
-            and (pairs is not None or label is not None)
-        ):
+        scored = None not in (score.primary_score, score.expected_score) and not score.no_answer
+        if scored and score.required_passed is not False and place in wanted:
             used.append((place, row, lines))
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}

@@ -27,12 +27,11 @@ from checklist_rewards.images import PLACE, is_logged, path_in
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.keys import image_key
 from checklist_rewards.messages import with_places
-from checklist_rewards.rows import INPUTS, TARGETS, Columns
+from checklist_rewards.rows import INPUTS, Columns
 
 logger = logging.getLogger(__name__)
 PROBABILITY = "label_probability"
 """Column of the probability with which a row was chosen for labelling, as the app exports it."""
-_NO_TEXT = "are matched by {} alone, because rows have no text to compare"
 
 
 @dataclass(frozen=True)
@@ -128,18 +127,17 @@ class Labels:
         for scored in rows:
             label: Row | None = None
             for candidate in labels.get(scored.id, ()):  # the last one of this text counts
-                column = scored.columns.target
-                same = None if scored.target is None else same_text(scored.data, candidate.data, column)
+                same = same_text(scored.data, candidate.data, scored.columns)
                 if same is not False:
                     label = candidate
                 elif not self.lenient:
                     raise SampleError(
                         f"{candidate.where}: the label with the id {scored.id!r} is about another "
-                        f"{_difference(candidate.data, scored.data, scored.where, column)}; a label is of one text."
+                        f"{_difference(candidate.data, scored.data, scored.where, scored.columns)}; a label is of one "
+                        "text."
                     )
                 if same is None:
-                    how = "id" if have_ids else "row number"
-                    warn_once(candidate.where, TARGETS[0], f"labels {_NO_TEXT.format(how)}")
+                    warn_of_no_text(scored, "id" if have_ids else "row number", f"the labels of {path}")
             found.append(label)
         names = {row.id for row in rows}
         unused = [name for name in labels if name not in names]
@@ -242,11 +240,11 @@ def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> str
     for row in rows:
         if (other := partners.get(row.id)) is None:
             continue
-        one, two = (None if side.target is None else text_of(side.target) for side in (row, other))
+        one, two = (known_text(side.data, side.columns) for side in (row, other))
         same = one is None or two is None or equal_answers(one, two)
         if one is None or two is None:
             _check_prompts(row, other)
-            warn_of_no_text(row if one is None else other, row.has_id and other.has_id)
+            warn_of_no_text(row if one is None else other, "id" if row.has_id and other.has_id else "row number")
         if not same or _other_images(row.images, other.images):
             what = "images differ" if same else f"texts differ: {one!r:.60} and {two!r:.60}"
             return f"{row.where} and {other.where} have the same id {row.id!r}, but their {what}"
@@ -264,23 +262,24 @@ def _check_prompts(row: ScoredText, other: ScoredText) -> None:
         )
 
 
-def warn_of_no_text(row: ScoredText, by_id: bool) -> None:
-    """Warn that the row of a scored file is compared with a row that may be about another text."""
-    if row.kind == "scored":
-        warn_once(row.where, row.columns.target, f"rows {_NO_TEXT.format('id' if by_id else 'row number')}")
+def warn_of_no_text(row: ScoredText, by: str, others: str = "rows") -> None:
+    """Warn that a text that was judged is compared with a row that may be about another one."""
+    if row.score is not None and not row.score.no_answer:
+        why = "because this column has no text to compare, or may have gold answers"
+        warn_once(row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
 
 
-def same_text(one: Mapping[str, Any], other: Mapping[str, Any], target: str | None = None) -> bool | None:
+def same_text(one: Mapping[str, Any], other: Mapping[str, Any], columns: Columns | None = None) -> bool | None:
     """Whether two rows are about the same text, and about the same prompt if both have the same column of it; None if
-    a row has no text. The text is in the column `target`, or in a usual one if a row does not have it."""
-    if not all(isinstance(messages_in(row.get(_column(row, target))), str | list) for row in (one, other)):
-        return None  # without a text, or with another meaning of "target", such as a number
-    return _difference(one, other, "", target) is None
+    the text of a row is unknown. See [`known_text`]."""
+    if known_text(one, columns) is None or known_text(other, columns) is None:
+        return None
+    return _difference(one, other, "", columns) is None
 
 
-def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str, target: str | None = None) -> str | None:
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str, columns: Columns | None) -> str | None:
     """In what two rows with texts differ, as the end of a sentence; None for equal ones."""
-    first, second = _text(one, target) or "", _text(other, target) or ""
+    first, second = known_text(one, columns) or "", known_text(other, columns) or ""
     if not equal_answers(first, second):
         return f"text than {where}: {first!r:.60} and {second!r:.60}"
     for name in INPUTS:
@@ -328,15 +327,13 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
 
 
-def _text(data: Mapping[str, Any], target: str | None = None) -> str | None:
-    """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
-    value = data.get(_column(data, target))
-    return None if value is None else text_of(value)
-
-
-def _column(data: Mapping[str, Any], target: str | None) -> str:
-    """The column of the text of a row: a labels file may have a usual name where the scored file has another one."""
-    return target if target is not None and target in data else Columns.of(data).target
+def known_text(data: Mapping[str, Any], columns: Columns | None = None) -> str | None:
+    """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. It is in the column of `columns`, or in a
+    usual one if the row does not have that. None if it has none, or a number, or what may be the gold answer."""
+    if columns is None or columns.target not in data:
+        columns = Columns.of(data)
+    value = None if columns.other_answer(data) else messages_in(data.get(columns.target))
+    return text_of(value) if isinstance(value, str | list) else None
 
 
 def text_of(value: Any) -> str:

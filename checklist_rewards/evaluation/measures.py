@@ -329,6 +329,18 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
     return [pair for members in places.values() for pair in combinations(members, 2)]
 
 
+def connected(groups: Sequence[str], pairs: Sequence[tuple[int, int]] | np.ndarray) -> list[str]:
+    """The group of every pair, given as two places in `groups`: groups that a pair connects are one, so that no unit
+    is in two."""
+    if not len(pairs):
+        return []
+    sparse, graphs = import_extra("scipy.sparse", "scipy.sparse.csgraph")
+    one, other = group_codes(groups)[np.asarray(pairs)].T
+    size = len(groups)
+    _, parts = graphs.connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(size, size)))
+    return [str(part) for part in parts[one]]
+
+
 def _sign(differences: np.ndarray) -> np.ndarray:
     # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
     return np.where(np.abs(differences) <= EQUAL, 0, np.sign(differences))

@@ -119,7 +119,7 @@ def corrected_rate(
 
 def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:
     """The rates of scored texts of which some are labelled: of all items, of every item with enough labels, and of the
-    targets.
+    targets. None if all are labelled.
 
     The value of an item is that of its answer for the score, for a penalty as it is answered (1 is yes). There is no
     rate of targets if their labels are on another scale than 0 to 1.
@@ -127,6 +127,8 @@ def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:
     Args:
         texts (sequence of [`ScoredText`]): the texts, with their labels and the chances of being labelled.
     """
+    if all(text.labels is not None for text in texts):
+        return []
     units: dict[str, list[_Unit]] = {}
     targets: list[_Unit] = []
     for row in texts:

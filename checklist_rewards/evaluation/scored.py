@@ -174,12 +174,7 @@ class ScoredText:
         if self.kind == "rewards":
             completion = self.data.get("completion")
             return shown_completion(completion or self.data.get("written") or completion)
-        return shown_completion(self.data.get("chosen") if self.kind == "pairs" else self.target)
-
-    @property
-    def target(self) -> Any:
-        """Of a scored row: the cell of the text. None if it has none, or if it may be the gold answer."""
-        return None if self.columns.other_answer(self.data) else self.data.get(self.columns.target)
+        return shown_completion(self.data.get("chosen" if self.kind == "pairs" else self.columns.target))
 
     @cached_property
     def images(self) -> list[Any]:

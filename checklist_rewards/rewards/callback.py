@@ -22,11 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
-from trl.trainer.utils import pad
 
 from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
@@ -182,11 +180,10 @@ class ChecklistEvalCallback(TrainerCallback):
             with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
                 for start in range(0, len(prompts), size):
                     rows = [self._tokenized(reader, prompt) for prompt in prompts[start : start + size]]
-                    inputs = [torch.tensor(row, device=trainer.accelerator.device) for row in rows]
-                    input_ids = pad(inputs, padding_value=tokenizer.pad_token_id, padding_side="left")
-                    mask = pad(list(map(torch.ones_like, inputs)), padding_value=0, padding_side="left")
-                    tokens = model.generate(input_ids=input_ids, attention_mask=mask, generation_config=generation)
-                    ids = [_until(ends, reply) for reply in tokens[:, input_ids.shape[1] :].tolist()]
+                    inputs = tokenizer.pad({"input_ids": rows}, padding_side="left", return_tensors="pt")
+                    inputs = inputs.to(trainer.accelerator.device)
+                    tokens = model.generate(**inputs, generation_config=generation)
+                    ids = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
                     answers += reader.read_batch(
                         tokenizer.batch_decode(ids, skip_special_tokens=True),
                         prompts=tokenizer.batch_decode(rows, skip_special_tokens=False),
@@ -281,13 +278,7 @@ class ChecklistEvalCallback(TrainerCallback):
                 try:
                     show_table(importlib.import_module(tracker), f"{self.name}/table", rows)
                 except Exception as error:  # a tracker may raise anything; training must continue
-                    logger.warning(
-                        "%s failed to log the table (%s: %s); it is in %s.",
-                        tracker,
-                        type(error).__name__,
-                        error,
-                        folder,
-                    )
+                    logger.warning("%s failed to log the table (%r); it is in %s.", tracker, error, folder)
         for callback in trainer.callback_handler.callbacks:
             writer = getattr(callback, "tb_writer", None)
             if writer is not None:

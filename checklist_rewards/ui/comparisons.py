@@ -27,6 +27,7 @@ from checklist_rewards.evaluation.agreement import (
     units_against_labels,
     units_of_judges,
     verdict,
+    yes_no_curve,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
@@ -172,14 +173,7 @@ def against_labels(
         ranked=not on_unit_scale([text.labels for text in texts]),
         unmatched_rows=unmatched,
     )
-    known = [
-        (unit.one.soft, float(unit.other.label == YES))
-        for unit in units
-        if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
-        if not unit.by_code and unit.one.soft is not None
-    ]
-    partly = any(text.labels is None for text in texts)
-    rates = [rate.model_dump() for rate in (corrected_rates(texts) if partly else ())]
+    rates = [rate.model_dump() for rate in corrected_rates(texts)]
     comparison, items = compared.model_dump(), _per_item(units, against=True)
     calibration = _calibration(texts, intervals)
     note = "Click an item to see where people give another answer."
@@ -188,7 +182,7 @@ def against_labels(
         "comparison": comparison,
         "rates": rates,
         "items": items,
-        "reliability": [asdict(bin) for bin in reliability([p for p, _ in known], [truth for _, truth in known])],
+        "reliability": [asdict(bin) for bin in reliability(*yes_no_curve(units))],
         "calibration": calibration,
         "sections": {
             "items": of_flips(items, "Items against labels", note, against=True),

@@ -199,7 +199,7 @@ REFUSED = [
     ("diff rewards.jsonl two.jsonl", "two.jsonl has pairs"),
     ("diff rewards.jsonl elsewhere.jsonl", "have no row in common: the first rows are rewards.jsonl, line 1 and"),
     ("inspect none.jsonl --no-embed", "none.jsonl has no rows"),
-    ("inspect rows.jsonl --no-embed", "line 1: column 'checklist_score' not found; use a file written by `score` or"),
+    ("inspect rows.jsonl --no-embed", "line 1: column not found: 'checklist_score'; the columns are"),
     ("inspect broken.jsonl --no-embed", "line 1: checklist_score is not a score: primary_score is missing"),
     (
         "inspect scored.jsonl --paraphrases 1 --judge judges.yaml --no-embed",

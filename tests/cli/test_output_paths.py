@@ -240,8 +240,9 @@ def test_a_device_is_not_replaced():
         check_outputs(output=Path("/dev/null"))
 
 
-def test_brackets_in_a_path_are_no_markup(run):
+def test_brackets_and_colons_in_a_path_are_no_markup(run):
     Store("one.sqlite").put([(key_of("a"), "x")])
-    assert "answers added; all[a].sqlite has 1." in run("store merge one.sqlite -o all[a].sqlite").output
+    assert "answers added; [a]:cat:.sqlite has 1." in run("store merge one.sqlite -o [a]:cat:.sqlite").output
+    assert "error: [a]:cat:.jsonl" in run("report [a]:cat:.jsonl -o run.html", code=2).output
     write_jsonl("run[a].jsonl", SCORED)
     assert "run[a].jsonl: 1 rows" in run("report run[a].jsonl -o run.html").output

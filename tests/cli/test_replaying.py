@@ -191,13 +191,24 @@ def test_the_number_of_a_row_without_an_id_is_not_the_id_of_another_row(run):
     assert [found["only_one"]["rows"], found["only_other"]["rows"]] == [0, 1]
 
 
-def test_rows_without_ids_are_not_compared_before_the_column_of_their_text_is_named(run):
+@pytest.mark.parametrize("more", [{}, {"target": "gold"}])
+def test_rows_without_ids_whose_text_is_unknown_are_compared_with_a_warning(run, caplog, monkeypatch, more):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
     scores = [score_checklist(ITEMS, [Verdict({"yes": p, "no": 1 - p})] * 2).model_dump() for p in (0.9, 0.1)]
-    rows = [{"input": "A", "reply": str(n), "checklist_score": score} for n, score in enumerate(scores)]
-    found, _ = difference(run, rows, rows[::-1], "--target-key", "reply")
-    assert found["rows"] == 2 and found["counts"]["changed"] == 0
-    refused = "one.jsonl, line 1: the row has no id, and no text in 'target'"
-    run("diff one.jsonl other.jsonl", refused=[refused, "the column of the text (--target-key)"])
+    rows = [{"input": "A", "response": str(n), "checklist_score": score, **more} for n, score in enumerate(scores)]
+    # `rerank` writes such a row for a prompt without a reply.
+    unread = {"input": "B", "target": None, "response": None, "checklist_score": None}
+    found, _ = difference(run, [*rows, unread], [unread, *rows][::-1], "--target-key", "response")
+    assert found["rows"] == 3 and found["counts"]["changed"] == 0 and not caplog.messages
+    found, _ = difference(run, [*rows, unread], [*rows, unread])
+    assert found["rows"] == 3 and found["counts"]["changed"] == 0
+    assert [m.partition(", 'target': ")[::2] for m in caplog.messages] == [
+        (
+            f"{name}.jsonl, line 1",
+            "rows are matched by prompt alone, because this column has no text to compare, or may have gold answers.",
+        )
+        for name in ("one", "other")
+    ]
 
 
 def test_figures_by_hand(run):

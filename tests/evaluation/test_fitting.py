@@ -1,5 +1,7 @@
 """Weights fitted to labels whose truth is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -128,6 +130,8 @@ def test_unanswered_items_and_texts_without_a_score_or_that_failed_a_required_it
     known = [row.score.primary_score for row in rows if row.score.primary_score is not None]
     assert len(known) == 159, "40 have an unanswered penalty"
     assert labelled.scores(labelled.present) == pytest.approx(known)
+    passing = [replace(row, score=row.judged.under("pass")) for row in rows]  # of which each has a pass rate
+    assert labelled_scores(passing).labels.tolist() == labelled.labels.tolist()
     assert fit_weights(labelled, INTERVALS).figures["gain"].low > 0
     gate = Checklist.parse([item.model_dump() | {"required": not place} for place, item in enumerate(CHECKLIST.items)])
     rows = scored(answers, labels, gate)

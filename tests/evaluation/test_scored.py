@@ -182,7 +182,8 @@ def test_rows_whose_text_is_unknown_are_warned_of_and_never_joined_by_number_alo
         return len(pairs_of(*(read_scored(side, target=target) for side in sides), ("a", "b"), **options)[0])
 
     assert paired(rows) == 3
-    said = [message for message in caplog.messages if "because rows have no text to compare" in message]
+    assert read_scored(tmp_path / "a.jsonl", target=target)[0].text == rows[0].get(target or "target")  # is shown
+    said = [message for message in caplog.messages if "because this column has no text to compare" in message]
     assert len(said) == (target is None) and all(f"by {'id' if ids else 'row number'} alone" in one for one in said)
     if target is None:
         assert paired(others) == 3

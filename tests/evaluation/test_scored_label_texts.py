@@ -98,7 +98,7 @@ def test_a_gold_answer_is_not_compared_as_the_text(run, caplog, monkeypatch):
     scored(response="an answer", target="gold")
     gold(PER_ITEM, target=lambda n: "gold", response=lambda n: "another")
     run(AGREE)
-    assert [message for message in caplog.messages if "labels are matched by id alone" in message]
+    assert [message for message in caplog.messages if "are matched by id alone" in message]
     run(AGREE + " --target-key response", refused="is about another text than scored.jsonl")
 
 
