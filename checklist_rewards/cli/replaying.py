@@ -244,7 +244,7 @@ class _Again:
         given = text.checklist if shared is not None else stored_checklist(score, text.checklist, text.where)
         if given is None or (text.kind == "rewards" and text.data.get("completion") is None):
             return text
-        if shared is None and score is not None:
+        if shared is None:
             given = as_scored(given, score)
         if self.scorer is not None:
             given = self.scorer.prepared(given, text.where)

@@ -630,10 +630,10 @@ def _as_scored(item: ChecklistItem, line: ItemScore | None) -> ChecklistItem:
     return item.model_copy(update={"weight": line.weight, "required": line.required})
 
 
-def as_scored(checklist: Checklist, score: Score) -> Checklist:
+def as_scored(checklist: Checklist, score: Score | None) -> Checklist:
     """The checklist column of a stored row with the weights of its score: those of `score --weights` or of another
     checklist are not in the column."""
-    lines = dict(zip(item_keys(score.items), score.items, strict=True))
+    lines = {} if score is None else dict(zip(item_keys(score.items), score.items, strict=True))
     items = zip(item_keys(checklist.items), checklist.items, strict=True)
     return checklist.model_copy(update={"items": tuple(_as_scored(item, lines.get(key)) for key, item in items)})
 
