@@ -54,7 +54,7 @@ async function queue(main, given) {
   const place = (row) => ({ file: given.file, annotator: given.annotator, place: rows[row].place });
   const undo = [];
   const pending = []; // answers that the server does not have yet, in order; they are sent until it has them
-  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, loading = 0;
+  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, loading = 0, opened = 0; // the number of the last row that was asked for, and of the one that is shown
   let answered = 0; // items whose answer the server has
   let sending = null, retry = null, pause = FIRST_PAUSE;
 
@@ -76,7 +76,7 @@ async function queue(main, given) {
 
   async function open(row, item = null) {
     const number = ++loading, before = [...pending];
-    const found = await getJson("annotate/task", place(row));
+    const found = await getJson("annotate/task", place(row)).finally(() => (opened = Math.max(opened, number)));
     if (number !== loading) return; // another row was opened meanwhile
     for (const { body, change } of [...before, ...pending]) if (body.row === found.id) found.mine[body.item] = { ...NONE, ...found.mine[body.item], ...change };
     [at, task] = [row, found];
@@ -157,7 +157,7 @@ async function queue(main, given) {
   }
 
   function answer(i, label) {
-    if (task === null) return;
+    if (task === null || opened < loading) return; // the answer would be to the response that is being left
     const before = state(i);
     store(i, { label: before.label === label ? null : label });
     if (before.label === label) return; // withdrawn: stay
