@@ -610,8 +610,10 @@ def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: 
     if stated is not None and stated.question == line.question:
         return _as_scored(stated, line)
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
-    item = ChecklistItem(id=line.id, question=line.question, required=line.required, category=line.category)
-    item = _as_scored(item, line)
+    weight = 1.0 if line.weight is None else line.weight
+    item = ChecklistItem(
+        id=line.id, question=line.question, weight=weight, required=line.required, category=line.category
+    )
     if set(labels) <= {YES, NO}:
         return item
     # The scorer may have put yes/no questions on an ordinal scale; the checklist column has them without options.

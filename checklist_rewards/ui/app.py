@@ -224,9 +224,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             if record.id == id:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
-                shown: Sequence[Any] = items
-                if record.checklist is not None and (record.score is None or record.known):
-                    shown = items_of(as_scored(record.checklist, record.score))
+                column = record.checklist if record.score is None or record.known else None
+                shown = items if column is None else items_of(as_scored(column, record.score))
                 texts = {"input": record.prompt, "target": record.text}
                 found = {**texts, "checklist": shown, **pictured(record, query["file"], number)}
                 if record.score is None:
