@@ -28,7 +28,7 @@ from checklist_rewards.cli.output import RunReport, bars
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work, asked, require_input
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.errors import SampleError, warn_once
-from checklist_rewards.evaluation.scored import stored_checklist
+from checklist_rewards.evaluation.scored import as_scored, stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format
 from checklist_rewards.files.spool import Spool
@@ -57,7 +57,7 @@ from checklist_rewards.rerank import (
 )
 from checklist_rewards.rows import Candidate, Columns, Sample, score_from, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
+from checklist_rewards.scores import Aggregation, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
@@ -433,7 +433,6 @@ class StoredScores:
             )
         asked = stored_checklist(scores[0], checklist, row.where)
         assert asked is not None
-        lines = {line.id: line for line in scores[0].items}
         if any(item.id not in {line.id for line in score.items} for score in scores for item in asked.items):
             raise SampleError(f"{row.where}: {_STORED} has no answer to some items of the checklist; {again}.")
         questions = {item.id: item.question for item in asked.items}
@@ -444,8 +443,7 @@ class StoredScores:
                     f"under the same id; {again}."
                 )
         if self.columns.shared is None:  # with the weights of the judge's run
-            items = [item.model_copy(update=_weight(lines[item.id])) for item in asked.items]
-            asked = asked.model_copy(update={"items": tuple(items)})
+            asked = as_scored(asked, scores[0])
         return asked, [self._rescored(asked, score, row.where) for score in scores]
 
     def _rescored(self, checklist: Checklist, score: Score, where: str) -> Score:
@@ -461,10 +459,6 @@ class StoredScores:
         if not isinstance(value, list):
             raise SampleError(f"{row.where}: {name} must be a list, got {type(value).__name__} {value!r:.60}.")
         return value
-
-
-def _weight(line: ItemScore) -> dict[str, Any]:
-    return {} if line.weight is None else {"weight": line.weight, "required": line.required}
 
 
 def _summary(margins: list[float], dropped: Counter[str]) -> dict[str, Any]:

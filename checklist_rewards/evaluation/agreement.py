@@ -287,7 +287,7 @@ def units_against_labels(texts: Sequence[ScoredText]) -> tuple[list[Unit], list[
     """Collect the labelled items and the targets that have a label or fully labelled items.
 
     If all items of a target are labelled, its labels are aggregated to a score in the same way as the judge's score:
-    with its metric, threshold, `min_answered` and `abstention`, and the checklist's weights and required items. If
+    with its metric, threshold, `min_answered`, `abstention`, weights and required items. If
     the score records no `aggregation`, the defaults and the metric of the score are used.
 
     Args:

@@ -567,7 +567,7 @@ def stored_checklist(score: Score | None, column: Checklist | None, where: str) 
 
 
 def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
-    """The items of a score: those of `checklist`, others from the score itself, with their weights.
+    """The items of a score, with the weights of the score, and the options, checks and scopes of `checklist`.
 
     Raises:
         SampleError: For an item with options whose values are unknown.
@@ -602,8 +602,9 @@ def _check_labels(item: ChecklistItem, line: ItemScore, where: str) -> None:
 
 
 def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:
-    if line.id in known:
-        return known.get(key, known[line.id])
+    stated = known.get(key) or known.get(line.id)
+    if stated is not None and stated.question == line.question:
+        return _as_scored(stated, line)
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
     weight = 1.0 if line.weight is None else line.weight
     item = ChecklistItem(
@@ -619,6 +620,20 @@ def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: 
         f"{where}: item {line.id} ({line.question!r:.60}) is answered by {', '.join(labels)}, but the values of these "
         "labels are unknown; pass the checklist with --checklist-key or --checklist."
     )
+
+
+def _as_scored(item: ChecklistItem, line: ItemScore | None) -> ChecklistItem:
+    if line is None or line.weight is None or line.question != item.question:  # old scores have no weights
+        return item
+    return item.model_copy(update={"weight": line.weight, "required": line.required})
+
+
+def as_scored(checklist: Checklist, score: Score | None) -> Checklist:
+    """The checklist column of a stored row with the weights of its score: those of `score --weights` or of another
+    checklist are not in the column."""
+    lines = {} if score is None else dict(zip(item_keys(score.items), score.items, strict=True))
+    items = zip(item_keys(checklist.items), checklist.items, strict=True)
+    return checklist.model_copy(update={"items": tuple(_as_scored(item, lines.get(key)) for key, item in items)})
 
 
 def kind_of(item: ChecklistItem) -> str:

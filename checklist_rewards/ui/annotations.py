@@ -2,7 +2,8 @@
 
 Lines are only appended; the last one of a row and item counts, and a `label` of null withdraws an answer. Two branches
 merge as text. A line that a crash cut off is skipped, and the next one starts on a new line. Every line holds a hash
-of the text that was shown: answers about another text are not used, and are counted as outdated.
+of the text that was shown, and the question: answers about another text or question are not used, and are counted as
+outdated.
 
 People annotate the rows of a file with a checklist, in the order in which they are shown. The file is a scored file,
 or has the columns `target` (or `completion`), `checklist`, and optionally `prompt` (or `input`) and `id`. Rows and
@@ -50,8 +51,10 @@ ANNOTATION = {"file", "row", "item", "label", "spans"}
 """The columns of an annotation."""
 Key = tuple[str, str]
 """Row id and item key."""
-Spans = Mapping[Key, Sequence[Mapping[str, Any]]]
-"""Marked spans by row and item; see [`Evidence`]."""
+Asked = tuple[str, str, str]
+"""Row id, item key and question."""
+Spans = Mapping[Asked, Sequence[Mapping[str, Any]]]
+"""Marked spans by row, item and question; see [`Evidence`]."""
 Order = Literal["random", "sample", "uncertain", "differ"]
 FOLDER, LABELS = "annotations", "labels"
 """The folders of the annotations, and of the labels that are exported from them."""
@@ -232,7 +235,7 @@ class Annotator:
     """By row and item: `label`, `note` and `spans`, the evidence: `start` and `end` in the response, in characters,
     and its `text`."""
     outdated: int
-    """Answers about a text that the file no longer has."""
+    """Answers about a text or a question that the file no longer has."""
 
 
 def check_name(name: Any) -> str:
@@ -247,19 +250,23 @@ def check_name(name: Any) -> str:
 
 def record(project: Project, file: str, task: Task, name: str, item: str, value: Mapping[str, Any]) -> None:
     """Check what an annotator answered to an item (its key) of a row of a file, and append it. An answer that is the
-    last line already is not written again. `value` has the `label` (null withdraws the answer), `note`, `spans`, and
-    `text`, the hash of what was shown.
+    last one of the item already is not written again. `value` has the `text`, the hash of what was shown, and the
+    `question`, and of `label` (null withdraws the answer), `note` and `spans` those that change: the others stay as
+    they are in the file, where another window of the annotator may have changed them.
 
     Raises:
-        SampleError: For an answer that the item does not have, or about another text. Nothing is written.
+        SampleError: For an answer that the item does not have, or about another text or question. Nothing is written.
         UnwrittenError: If the file cannot be written now.
     """
     path = project.target(f"{FOLDER}/{check_name(name)}.jsonl")
     if item not in task.keys:
         raise SampleError(f"row {task.id!r} has no item {item!r:.80}.")
-    if value.get("text") != task.text:
-        raise SampleError(f"row {task.id!r} of {file} has changed since it was shown; reload the page.")
     asked = task.items[task.keys.index(item)]
+    about = {"text": task.text, "question": asked.question}
+    if about != {"text": value.get("text"), "question": value.get("question", asked.question)}:
+        raise SampleError(f"row {task.id!r} of {file} has changed since it was shown; reload the page.")
+    before = read_annotations(path).get((file, task.id, item), {}) if path.exists() else {}
+    value = {**(before if before.items() >= about.items() else {}), **value}
     label = value.get("label")
     allowed = [*asked.values, abstention(asked)]
     if label is not None and label not in allowed:
@@ -278,14 +285,14 @@ def record(project: Project, file: str, task: Task, name: str, item: str, value:
         "spans": _spans(value.get("spans") or (), task.target),
         "text": task.text,
     }
-    if line | {"time": None} != _last(path) | {"time": None}:  # sent again, because the reply was lost
+    if line | {"time": None} != before | {"time": None}:  # sent again, because the reply was lost
         _append(path, json.dumps(line))
 
 
 def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annotator]:
     """Everybody who has answered about a file, by name."""
     texts = {task.id: task.text for task in tasks}
-    keys = {(task.id, key) for task in tasks for key in task.keys}
+    asked = {(task.id, key): item.question for task in tasks for key, item in zip(task.keys, task.items, strict=True)}
     folder = project.folder / FOLDER
     found = []
     for path in sorted(folder.glob("*.jsonl")):
@@ -297,7 +304,7 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
             answer = {part: line[part] for part in ("label", "note", "spans")}
             if name != file or answer == {"label": None, "note": "", "spans": []}:
                 continue
-            if (row, item) not in keys or line.get("text") != texts[row]:
+            if line.get("text") != texts.get(row) or line.get("question") != asked.get((row, item)):
                 outdated += 1
             else:
                 answers[row, item] = answer
@@ -417,16 +424,6 @@ def _spans(value: Any, target: str) -> list[dict[str, Any]]:
     return spans
 
 
-def _last(path: Path) -> dict[str, Any]:
-    """The last line of a file of annotations; empty if there is none."""
-    try:
-        lines = path.read_bytes().splitlines()
-        found = json.loads(lines[-1]) if lines else {}
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _append(path: Path, line: str) -> None:
     """Append a line in one write, on a line of its own."""
     try:
@@ -477,7 +474,7 @@ class Evidence:
     def __init__(self, paths: Iterable[Path]):
         self.files: dict[Path, Path] = {}
         """The annotated files, with the project of each."""
-        self._spans: dict[Path, dict[Key, list[dict[str, Any]]]] = {}
+        self._spans: dict[Path, dict[Asked, list[dict[str, Any]]]] = {}
         for path in paths:
             project = path.resolve().parent.parent  # of annotations/ann.jsonl
             for (name, row, item), line in read_annotations(path).items():
@@ -487,7 +484,8 @@ class Evidence:
                     if isinstance(span, Mapping) and all(isinstance(span.get(end), int) for end in ("start", "end")):
                         place = {"start": span["start"], "end": span["end"], "text": span.get("text")}
                         mark = {"by": path.stem, "label": line["label"], **place}
-                        self._spans.setdefault(file, {}).setdefault((row, item), []).append(mark)
+                        asked = row, item, str(line.get("question"))
+                        self._spans.setdefault(file, {}).setdefault(asked, []).append(mark)
 
     def about(self, path: Path) -> list[Path]:
         """Those of the annotated files that this file is. Of files with the same name in the project of the
@@ -499,9 +497,10 @@ class Evidence:
             if file == own or (file.name == own.name and not (file.is_file() and own.is_relative_to(project)))
         ]
 
-    def of(self, path: Path) -> dict[Key, list[dict[str, Any]]]:
-        """The spans of a file: by row and item a list of `by`, `label`, `start`, `end` (in characters), and `text`."""
-        found: dict[Key, list[dict[str, Any]]] = {}
+    def of(self, path: Path) -> dict[Asked, list[dict[str, Any]]]:
+        """The spans of a file: by row, item and question a list of `by`, `label`, `start`, `end` (in characters), and
+        `text`."""
+        found: dict[Asked, list[dict[str, Any]]] = {}
         for file in self.about(path):
             for key, spans in self._spans.get(file, {}).items():
                 found.setdefault(key, []).extend(spans)

@@ -25,7 +25,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingRes
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
-from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, ScoredText, shown_completion
+from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, ScoredText, as_scored, shown_completion
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.rows import read_rows
@@ -224,7 +224,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             if record.id == id:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
-                shown = items if record.checklist is None else items_of(record.checklist)
+                column = record.checklist if record.score is None or record.known else None
+                shown = items if column is None else items_of(as_scored(column, record.score))
                 texts = {"input": record.prompt, "target": record.text}
                 found = {**texts, "checklist": shown, **pictured(record, query["file"], number)}
                 if record.score is None:

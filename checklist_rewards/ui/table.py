@@ -209,7 +209,8 @@ class Table:
                 "mass": number_or_none(line.mass),
             }
             details: dict[str, Any] = {
-                "weight": line.weight if line.weight != first["weight"] else None,
+                # Of rows that give one id to several questions, each keeps its own.
+                **{name: value for name in names if (value := getattr(line, name)) != first[name]},
                 "detail": None if why is None else why.detail or None,
                 "probabilities": dict(probabilities) if set(probabilities) - {YES, NO} else None,
                 "uncalibrated": dict(line.uncalibrated) if line.uncalibrated else None,
@@ -221,7 +222,7 @@ class Table:
             }
             reasoning = [line.reasoning, *(vote.reasoning for vote in line.votes or ())]
             spans = quoted(record.text, reasoning, {YES, NO, *probabilities}) if any(reasoning) else []
-            details["spans"] = spans + marked(record.text, evidence.get((record.id, key), ())) or None
+            details["spans"] = spans + marked(record.text, evidence.get((record.id, key, line.question), ())) or None
             if more := {name: value for name, value in details.items() if value is not None}:
                 self.more[len(self.cells["item"])] = more
             for name, value in values.items():

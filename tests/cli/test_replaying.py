@@ -93,6 +93,9 @@ def test_other_rules_weights_and_checklists_use_no_engine(run, scored, no_engine
     assert score["primary_score"] == 1.0  # a penalty that is not earned
     before = scored[0]["checklist_score"]["items"]
     assert [item["probabilities"] for item in score["items"]] == [item["probabilities"] for item in before]
+    write_jsonl("plain.jsonl", first | {"checklist": scored[0]["checklist"]})  # as `score --weights` writes it
+    run("replay plain.jsonl -o again.jsonl --threshold 0.95")
+    assert read_jsonl("again.jsonl")[0]["checklist_score"] == score
     write_jsonl("edited.jsonl", scored[0] | {"checklist": [scored[0]["checklist"][0], {"question": "Is it loud?"}]})
     done = run("replay edited.jsonl -o again.jsonl", code=1)
     assert "not_read" in done.output

@@ -81,9 +81,18 @@ def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):
         {"checklist": checklist, "said": [0.8, 0.5], "labels": [True, True]},
         {"checklist": checklist, "said": [0.2, 0.0], "labels": [False, None]},  # not all labelled: no true score
     ]
-    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
-    assert found.targets.units == 1
-    assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
+    path = scored_file(tmp_path / "s.jsonl", *rows)
+    for weight in (3, 1):  # the column does not have the weights of `score --weights`
+        path.write_text(
+            path.read_text().replace(
+                '"checklist": [{"question": "Is it red?", "weight": 3}',
+                f'"checklist": [{{"question": "Is it red?", "weight": {weight}}}',
+            )
+        )
+        assert read_scored(path)[0].checklist.items[0].weight == weight
+        found = against_labels(path)
+        assert found.targets.units == 1
+        assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
 
 
 @pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])

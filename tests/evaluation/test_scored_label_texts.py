@@ -172,9 +172,25 @@ def test_labels_of_another_checklist_belong_to_their_questions(run):
     run("agree scored.jsonl --labels gold.jsonl --bootstrap 0 --json plain.json")
     asked = [CHECKLIST[1], "Is it round?"]
     gold(("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: asked)
-    for labels in (Path("gold.jsonl"), copied(Path("gold.jsonl"), "gold.csv")):
-        run(f"agree scored.jsonl --labels {labels} --bootstrap 0 --json reordered.json")
-        assert json.loads(Path("reordered.json").read_text()) == json.loads(Path("plain.json").read_text())
+    rows = read_jsonl("gold.jsonl")
+    named = [{"id": "big", "question": asked[0]}, {"id": "red", "question": asked[1]}]
+    by_id = [
+        row | {"checklist": named, "labels": dict(zip(("big", "red"), row["labels"], strict=True))} for row in rows
+    ]
+    write_jsonl("by_id.jsonl", *by_id)
+    column = [
+        one | {name: row[name] for name in ("checklist", "labels")}
+        for one, row in zip(read_jsonl("scored.jsonl"), rows, strict=True)
+    ]
+    write_jsonl("column.jsonl", *column)  # what `score --checklist` writes of labelled rows
+    files = (Path("gold.jsonl"), copied(Path("gold.jsonl"), "gold.csv"), Path("by_id.jsonl"))
+    for scored_and_labels in ("column.jsonl --label-key labels", *(f"scored.jsonl --labels {file}" for file in files)):
+        run(f"agree {scored_and_labels} --bootstrap 0 --json reordered.json")
+        plain, reordered = (
+            {**json.loads(Path(f"{name}.json").read_text())["comparisons"][0], "one": None}
+            for name in ("plain", "reordered")
+        )
+        assert reordered == plain
 
 
 @pytest.mark.parametrize("checklist", ["Is it big? Is it red?", [{"weight": 2}]], ids=repr)

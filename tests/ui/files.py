@@ -95,9 +95,10 @@ def quoting_rows() -> Iterator[dict[str, Any]]:
 def annotation(row: dict[str, Any], item: int, text: str, label: str = "no") -> dict[str, Any]:
     """A line of an annotator who marked a text of the response."""
     start = row["target"].index(text)
-    key = row["checklist_score"]["items"][item]["id"]
+    asked = row["checklist_score"]["items"][item]
     span = {"start": start, "end": start + len(text), "text": text}
-    return {"file": "quoting.jsonl", "row": row["id"], "item": key, "label": label, "note": "", "spans": [span]}
+    about = {"file": "quoting.jsonl", "row": row["id"], "item": asked["id"], "question": asked["question"]}
+    return {**about, "label": label, "note": "", "spans": [span]}
 
 
 def shaped_rows() -> list[dict[str, Any]]:

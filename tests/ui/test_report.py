@@ -160,6 +160,22 @@ def test_an_item_shows_the_part_of_the_prompt_that_led_to_it(report):
     assert file["table"]["more"]["0"]["stated"] == "at most 9 words"
 
 
+def test_rows_that_give_one_id_to_several_questions_show_their_own(report):
+    questions = [
+        {"id": "1", "question": "Is it red?"},
+        {"id": "1", "question": "Is it blue?", "weight": 2, "required": True},
+    ]
+    scorer = ChecklistScorer("pocket", store=False)
+    scores = [scorer.score([question], "red").model_dump() for question in questions]
+    [file] = report(
+        rows=[
+            {"target": "red", "checklist": [q], "checklist_score": s} for q, s in zip(questions, scores, strict=True)
+        ]
+    )["files"]
+    more = file["table"]["more"]["1"]
+    assert (more["question"], more["weight"], more["required"]) == ("Is it blue?", 2, True)
+
+
 def test_wilson_intervals_are_those_of_statsmodels():
     from statsmodels.stats.proportion import proportion_confint
 

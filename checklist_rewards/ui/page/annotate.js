@@ -8,6 +8,7 @@ const ORDERS = [["random", "random"], ["sample", "random, uncertain ones sooner:
 const KEYS = [["y n", "yes, no"], ["1 2 …", "an option"], ["u", "cannot assess"], ["j k", "next, previous item"], ["z", "undo"], ["e", "selected text as evidence"], ["m", "note"]];
 
 const REFUSED = [400, 403, 413]; // an answer that the server does not take; after others it is sent again
+const NONE = { label: null, note: "", spans: [] };
 const FIRST_PAUSE = 500, LAST_PAUSE = 10_000; // milliseconds until answers are sent again
 
 export async function annotate(main, project) {
@@ -53,7 +54,7 @@ async function queue(main, given) {
   const place = (row) => ({ file: given.file, annotator: given.annotator, place: rows[row].place });
   const undo = [];
   const pending = []; // answers that the server does not have yet, in order; they are sent until it has them
-  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, loading = 0;
+  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, loading = 0, opened = 0; // the number of the last row that was asked for, and of the one that is shown
   let answered = 0; // items whose answer the server has
   let sending = null, retry = null, pause = FIRST_PAUSE;
 
@@ -75,9 +76,9 @@ async function queue(main, given) {
 
   async function open(row, item = null) {
     const number = ++loading, before = [...pending];
-    const found = await getJson("annotate/task", place(row));
+    const found = await getJson("annotate/task", place(row)).finally(() => (opened = Math.max(opened, number)));
     if (number !== loading) return; // another row was opened meanwhile
-    for (const { body } of [...before, ...pending]) if (body.row === found.id) found.mine[body.item] = { label: body.label, note: body.note, spans: body.spans };
+    for (const { body, change } of [...before, ...pending]) if (body.row === found.id) found.mine[body.item] = { ...NONE, ...found.mine[body.item], ...change };
     [at, task] = [row, found];
     rows[row].done = found.items.filter((one) => found.mine[one.key]?.label).length;
     const unanswered = task.items.findIndex((one) => !task.mine[one.key]?.label);
@@ -126,7 +127,7 @@ async function queue(main, given) {
   }
 
   function itemOf(item, i) {
-    const mine = task.mine[item.key] ?? { label: null, note: "", spans: [] };
+    const mine = state(i);
     const labels = [...item.labels, item.abstention];
     const buttons = labels.map((label, k) => {
       const key = label === item.abstention ? "u" : item.yes_no ? label[0] : String(k + 1);
@@ -134,10 +135,10 @@ async function queue(main, given) {
       return el("button", { type: "button", "aria-pressed": String(mine.label === label), onclick: () => answer(i, label) }, shown, " ", el("kbd", {}, key));
     });
     const remark = area(mine.note, { rows: 1, placeholder: "note", "aria-label": "note", class: "remark" });
-    remark.addEventListener("change", () => store(i, { ...state(i), note: remark.value }, { redraw: false })); // a click that left the note is on a button of this item
+    remark.addEventListener("change", () => store(i, { note: remark.value }, { redraw: false })); // a click that left the note is on a button of this item
     remark.addEventListener("keydown", (event) => event.key === "Escape" && remark.blur());
     const spans = mine.spans.map((span, k) =>
-      el("li", {}, el("q", {}, span.text), " ", el("button", { type: "button", class: "link", onclick: () => store(i, { ...state(i), spans: state(i).spans.filter((_, n) => n !== k) }) }, "remove")),
+      el("li", {}, el("q", {}, span.text), " ", el("button", { type: "button", class: "link", onclick: () => store(i, { spans: state(i).spans.filter((_, n) => n !== k) }) }, "remove")),
     );
     const node = el(
       "li",
@@ -152,13 +153,13 @@ async function queue(main, given) {
   }
 
   function state(i) {
-    return task.mine[task.items[i].key] ?? { label: null, note: "", spans: [] };
+    return task.mine[task.items[i].key] ?? NONE;
   }
 
   function answer(i, label) {
-    if (task === null) return;
+    if (task === null || opened < loading) return; // the answer would be to the response that is being left
     const before = state(i);
-    store(i, { ...before, label: before.label === label ? null : label });
+    store(i, { label: before.label === label ? null : label });
     if (before.label === label) return; // withdrawn: stay
     const next = task.items.findIndex((one, k) => k > i && !task.mine[one.key]?.label);
     if (next >= 0) return move(next);
@@ -169,16 +170,16 @@ async function queue(main, given) {
     if (row >= 0) show(row);
   }
 
-  /** Keep an answer on the page at once, and send it. */
-  function store(i, value, { remember = true, redraw = true } = {}) {
-    const item = task.items[i], before = state(i), [row, shown] = [at, task];
-    if (remember) undo.push({ row, key: item.key, before });
+  /** Keep a change of an answer on the page at once, and send it, without the parts that another tab may have changed. */
+  function store(i, change, { remember = true, redraw = true } = {}) {
+    const item = task.items[i], before = state(i), value = { ...before, ...change }, [row, shown] = [at, task];
+    if (remember) undo.push({ row, key: item.key, before: Object.fromEntries(Object.keys(change).map((part) => [part, before[part]])) });
     shown.mine[item.key] = value;
     rows[row].done += (value.label !== null) - (before.label !== null);
     if (redraw) items.children[i]?.replaceWith(itemOf(item, i));
     mark();
-    const body = { file: given.file, annotator: given.annotator, row: shown.id, item: item.key, text: shown.text, ...value };
-    pending.push({ row, body });
+    const body = { file: given.file, annotator: given.annotator, row: shown.id, item: item.key, text: shown.text, question: item.question, ...change };
+    pending.push({ row, body, change });
     send();
   }
 
@@ -243,7 +244,7 @@ async function queue(main, given) {
     before.setEnd(range.startContainer, range.startOffset);
     const start = [...before.toString()].length, end = start + [...range.toString()].length;
     selection.removeAllRanges();
-    if (end > start) store(current, { ...state(current), spans: [...state(current).spans, { start, end, text: [...task.target].slice(start, end).join("") }] });
+    if (end > start) store(current, { spans: [...state(current).spans, { start, end, text: [...task.target].slice(start, end).join("") }] });
   }
 
   /** Open a row. The result is whether it could be opened. */

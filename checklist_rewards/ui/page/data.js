@@ -162,10 +162,10 @@ export class RunFile {
 
   /** One cell as an object, for details. */
   cell(cell) {
-    const { cells } = this;
+    const { cells } = this, more = this.more[cell];
     const name = (list, place) => (place < 0 ? null : list[place]);
     return {
-      item: this.items[cells.item[cell]],
+      item: { ...this.items[cells.item[cell]], ...more },
       answer: name(this.answers, cells.answer[cell]),
       label: name(this.answers, cells.label[cell]),
       reason: name(this.reasons, cells.reason[cell]),
@@ -175,7 +175,7 @@ export class RunFile {
       passed: cells.passed[cell],
       p: cells.p[cell],
       mass: cells.mass[cell],
-      ...(this.more[cell] ?? {}),
+      ...more,
     };
   }
 }

@@ -86,7 +86,7 @@ function answers(file, row, partner, advice, found) {
 }
 
 function answer(file, line, theirs, advice, evidence) {
-  const weight = line.weight ?? line.item.weight, number = (value) => (Number.isNaN(value) ? null : value);
+  const { weight } = line.item, number = (value) => (Number.isNaN(value) ? null : value);
   const unanswered = line.reason && [line.reason, line.detail].filter(Boolean).join(": ");
   const given = { ...line, passed: [false, true][line.passed] ?? null, mass: number(line.mass), probabilities: line.probabilities ?? (Number.isNaN(line.p) ? null : { yes: line.p }), confidence: number(line.p), unanswered };
   return el(

@@ -256,7 +256,7 @@ export function matrix(report, file, at) {
     const answer = cells.answer[cell] < 0 ? null : file.answers[cells.answer[cell]];
     const shown = answer === null ? "–" : answer === "yes" || answer === "no" ? (Number.isNaN(p) ? answer : fixed(p, 2).replace(/^0/, "")) : answer;
     const sure = Number.isNaN(p) ? STEPS : Math.min(STEPS, 1 + Math.floor((answer === "yes" || answer === "no" ? Math.abs(p - 0.5) * 2 : p) * STEPS));
-    const question = questionOf(file.items[cells.item[cell]]);
+    const question = questionOf(file.cell(cell).item);
     const unread = file.unread >= 0 && cells.reason[cell] === file.unread;
     const outcome = unread ? "not asked: the response has no answer" : answer === null ? `unanswered: ${file.reasons[cells.reason[cell]] ?? ""}` : `${answer}${Number.isNaN(p) ? "" : ", P(yes) " + fixed(p)}${Number.isNaN(mass) ? "" : ", mass " + fixed(mass)}`;
     const marks = [

@@ -99,6 +99,7 @@ def test_an_answer_that_the_disk_does_not_take_is_not_refused_but_may_be_sent_ag
         ({"label": "maybe"}, "'maybe' is not an answer to 'Is it red?'; allowed: yes, no, cannot_assess."),
         ({"item": "none"}, "row 'r1' has no item 'none'."),
         ({"text": "old"}, "row 'r1' of scored.jsonl has changed since it was shown; reload the page."),
+        ({"question": "Is it green?"}, "row 'r1' of scored.jsonl has changed since it was shown; reload the page."),
         ({"row": "r9"}, "scored.jsonl has no row 'r9'."),
         ({"spans": [{"start": 0, "end": 99}]}, "is not a part of the response"),
         ({"note": 3}, "a note must be a text"),
@@ -116,15 +117,38 @@ def test_what_cannot_be_stored_is_refused_with_a_sentence(client, folder, change
     assert not (folder / "annotations").exists()
 
 
-def test_answers_about_another_text_are_not_used(client, folder):
-    answer(client, 0, 0, "yes")
-    answer(client, 1, 0, "yes")
-    rows = scored_rows()
-    rows[0]["target"] = "something else"
-    write(folder / "scored.jsonl", rows)
-    tasks = read_tasks(folder / "scored.jsonl")
-    [ann] = annotators(Project.at(folder), "scored.jsonl", tasks)
-    assert [row for row, _ in ann.answers] == ["r2"] and ann.outdated == 1
+@pytest.mark.parametrize(
+    "change", [{"target": "something else"}, {"checklist": [{"id": "red", "question": "Is it not red?"}]}]
+)
+def test_answers_about_another_text_or_question_are_not_used(client, folder, change):
+    rows = [
+        {"id": f"r{n}", "target": text, "checklist": [{"id": "red", "question": "Is it red?"}]}
+        for n, text in enumerate(TEXTS)
+    ]
+    write(folder / "rows.jsonl", rows)
+    answer(client, 0, 0, "yes", file="rows.jsonl")
+    answer(client, 1, 0, "yes", file="rows.jsonl")
+    write(folder / "rows.jsonl", [rows[0] | change, *rows[1:]])
+    tasks = read_tasks(folder / "rows.jsonl")
+    [ann] = annotators(Project.at(folder), "rows.jsonl", tasks)
+    assert [row for row, _ in ann.answers] == ["r1"] and ann.outdated == 1
+    assert shown(client, file="rows.jsonl")["mine"] == {}
+
+
+def test_two_windows_of_an_annotator_keep_what_the_other_has_changed(client, folder):
+    task = shown(client)
+    about = {**FILE, "annotator": "ann", "row": "r1", "item": task["items"][0]["key"], "text": task["text"]}
+    for change in (
+        {"label": "yes"},
+        {"note": "sure"},
+        {"spans": [{"start": 2, "end": 5}]},
+        {"label": "no"},
+        {"note": "sure"},
+    ):
+        assert client.post("/api/annotate/answer", json=about | change).is_success
+    [mine] = shown(client)["mine"].values()
+    assert mine == {"label": "no", "note": "sure", "spans": [{"start": 2, "end": 5, "text": "red"}]}
+    assert len(read_jsonl(folder / "annotations" / "ann.jsonl")) == 4
 
 
 def test_alpha_is_krippendorffs(client):

@@ -131,6 +131,28 @@ def test_the_click_that_leaves_a_note_answers(page, project):
     assert [(line["label"], line["note"]) for line in lines] == [(None, "seen"), ("yes", "seen")]
 
 
+def test_a_second_key_before_the_next_response_is_there_changes_no_answer(page, project):
+    write(
+        project / "two.jsonl", [{"target": text, "checklist": POCKET_QUESTIONS[:1]} for text in POCKET_RESPONSES[:2]]
+    )
+    page.go("/annotate?file=two.jsonl&annotator=fast", ".item")
+    page.js(
+        """
+        const real = window.fetch;
+        window.fetch = async (address, init) => {
+          if (String(address).includes('annotate/task')) await new Promise((done) => setTimeout(done, 500));
+          return real(address, init);
+        };
+        """
+    )
+    target = page.text(".response")
+    page.keys("yy")
+    page.wait(f"document.querySelector('.response').textContent !== {json.dumps(target)}")
+    page.keys("n")
+    page.wait("document.querySelector('.progress-line').textContent.startsWith('2 of 2')")
+    assert [line["label"] for line in read_jsonl(project / "annotations" / "fast.jsonl")] == ["yes", "no"]
+
+
 def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project):
     def labels():
         return [line["label"] for line in read_jsonl(project / "annotations" / "restarted.jsonl")]

@@ -283,6 +283,8 @@ def test_a_row_of_a_report_opens_in_judge_and_one_with_an_image_is_not_judged_wi
     assert "has no row 'r9'" in error_of(row_of(client, "scored.jsonl", "r9"))
     pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
     first, second, *others = read_jsonl(folder / "scored.jsonl")
+    write(folder / "weighted.jsonl", [first | {"checklist": [QUESTIONS[0], "Is it blue?"]}])  # by `score --weights`
+    assert row_of(client, "weighted.jsonl", "r1").json()["checklist"] == QUESTIONS
     write(folder / "seen.jsonl", [first | {"image": "red.png"}, second | {"image": "../red.png"}, *others])
     row = row_of(client, "seen.jsonl", "r1").json()
     assert row["input"] == "[image]Name a colour." and row["images"][0].startswith("data:image/jpeg;base64,")
