@@ -207,18 +207,14 @@ class PanelJudge(JudgeGroup):
         if errors and not quorate(self.weights, [error is None for *_, error in answers], self.quorum):
             raise errors[0]
         votes = [found for found, *_ in answers]
-        verdicts = [
-            combine(
-                ask.item,
-                of_ask,
-                rule=self.rule,
-                weights=self.weights,
-                quorum=self.quorum,
-                threshold=self.threshold,
-                judge=self.name,
-            )
-            for ask, of_ask in zip(asks, zip(*votes, strict=True), strict=True)
-        ]
+        how: dict[str, Any] = {
+            "rule": self.rule,
+            "weights": self.weights,
+            "quorum": self.quorum,
+            "threshold": self.threshold,
+        }
+        of_asks = zip(asks, zip(*votes, strict=True), strict=True)
+        verdicts = [combine(ask.item, of_ask, judge=self.name, **how) for ask, of_ask in of_asks]
         return verdicts, sum((receipt for _, receipt, _ in answers), Receipt())
 
 
@@ -377,15 +373,13 @@ class CascadeJudge(JudgeGroup):
             errors += [] if error is None else [error]
             for index, verdict in zip(open_reads, answers, strict=True):
                 verdicts[index].append(verdict)
-            before = len(open_reads)
-            if stage < len(self.judges) - 1:
-                open_reads = [index for index in open_reads if not self.sure(verdicts[index][-1])]
-            else:
-                open_reads = []
             if len(errors) == len(self.judges):
                 raise errors[0]
+            last = stage == len(self.judges) - 1
+            unsure = [index for index in open_reads if not last and not self.sure(verdicts[index][-1])]
             if progress is not None:
-                progress(before - len(open_reads))
+                progress(len(open_reads) - len(unsure))
+            open_reads = unsure
         return [self._final(votes) for votes in verdicts], receipt
 
     def sure(self, verdict: Verdict) -> bool:

@@ -402,9 +402,8 @@ def pipeline(
     """
     loaded = load_config(config)
     changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
-    if any(value is not None for value in changes.values()):
-        loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
-    own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine_args))
+    if changes := {name: value for name, value in changes.items() if value is not None}:
+        loaded = loaded.replace(changes)
     named = Engine(UNNAMED, backend, joined_addresses(base_url), engine_args or {})
     judging = scorer_model or model or (scorer or {}).get("model")
     writing = generator_model or model or (generator or {}).get("model")
@@ -412,16 +411,12 @@ def pipeline(
     judge = named.named(judging or UNNAMED)
     if base_url is None and not (scorer_model or model):
         judge = loaded.scorer.asked.overridden(named)
-    writer = named.named(writing or (loaded.generator.model if base_url is None else None) or UNNAMED)
-    if own_engine:
-        if generator_base_url is not None:
-            writer = writer.named(writing or UNNAMED)
-        writer = Engine(
-            writer.model,
-            generator_backend or "auto",
-            joined_addresses(generator_base_url),
-            generator_engine_args or {},
-        )
+    if base_url is None and generator_base_url is None:
+        writing = writing or loaded.generator.model
+    writer = named.named(writing or UNNAMED)
+    if any(value is not None for value in (generator_backend, generator_base_url, generator_engine_args)):
+        address = joined_addresses(generator_base_url)
+        writer = Engine(writer.model, generator_backend or "auto", address, generator_engine_args or {})
     opened = open_store(store)
     if budget is None:
         return assemble(loaded, writer, judge, opened)

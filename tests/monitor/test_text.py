@@ -74,7 +74,8 @@ Give the dog some water and rate of growth.
 I hope this helps with your essay.
 Give the dough 10 minutes, and give me the best price and the full address.
 The following summary covers the main points. This solution satisfies the boundary condition.
-Give the boy the best for his birthday. Give it 10 - 15 minutes. Give it 10,000 dollars, give me a+b, or score = 100 / total.
+Give the boy the best for his birthday. Give it 10 - 15 minutes.
+Give it 10,000 dollars, give me a+b, or score = 100 / total.
 """
 
 
