@@ -290,14 +290,9 @@ def _voted(winner: str, named: Named, item: ChecklistItem, judge: str, votes: tu
 
 def _pooled(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]:
     each = [(v.probabilities or {label: float(label == answer) for label in item.values}, w) for answer, v, w in named]
-    ranked = each if rule == "mean" else sorted(each, key=lambda pair: _soft(item, pair[0]))
-    middle = len(ranked) // 2
-    pooled = {
-        "mean": ranked,
-        "min": ranked[:1],
-        "max": ranked[-1:],
-        "median": ranked[middle : middle + 1] if len(ranked) % 2 else ranked[middle - 1 : middle + 1],
-    }[rule]
+    n = len(each)
+    first, end = {"mean": (0, n), "min": (0, 1), "max": (n - 1, n), "median": ((n - 1) // 2, n // 2 + 1)}[rule]
+    pooled = sorted(each, key=lambda pair: _soft(item, pair[0]))[first:end]
     weights = [weight for _, weight in pooled]
     return {label: fmean([one[label] for one, _ in pooled], weights) for label in item.values}
 

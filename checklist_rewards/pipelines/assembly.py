@@ -423,14 +423,8 @@ def pipeline(
     limited = Budget.of(budget).limited
     file = loaded.scorer.judge
     jury = None if file is None else load_jury(file, False if opened is None else opened, limited)
-    return assemble(
-        loaded,
-        limited(writer),
-        limited(judge) if jury is None else judge,
-        opened,
-        lambda name: limited(writer.named(name)),
-        jury,
-    )
+    judge = limited(judge) if jury is None else judge
+    return assemble(loaded, limited(writer), judge, opened, lambda name: limited(writer.named(name)), jury)
 
 
 def assemble(
@@ -456,9 +450,8 @@ def assemble(
     scorer = build(config.scorer, judge, store, **({} if jury is None else {"judge": jury}))
     if writer is None:
         return Pipeline(config, None, (), scorer)
-    if config.generator.shape == "checked" and CheckAdmission.name not in [
-        refiner.kind for refiner in config.refiners
-    ]:
+    kinds = [refiner.kind for refiner in config.refiners]
+    if config.generator.shape == "checked" and CheckAdmission.name not in kinds:
         logger.warning(
             "code checks written by the model are used without being compared with the judge; add the refiner %s "
             "to remove checks that disagree with the judge.",
