@@ -128,8 +128,7 @@ class ChecklistScorer:
         return again
 
     def validate(self) -> None:
-        """Refuse a judge that cannot work, or that cannot answer on the scale, before the first read and without
-        loading it."""
+        """Refuse a judge that cannot work or answer on the scale, before the first read and without loading it."""
         Member(self.judge, self.calibration).validate()
         if self.scale is not None and all(part.examples is None for part in self.judge.parts()):
             self.check_item(ChecklistItem(question="any question", options=self.scale), f"scale={self.config.scale}")

@@ -425,17 +425,16 @@ def _named_by(
     config: PipelineConfig, judge: o.JudgeOptions | None, writing: o.Writing | None, writer: Engine | None
 ) -> tuple[Engine, Engine | None]:
     """The engines of the judge and the writer, with the config's models where the user named none."""
-    judging = writer if judge is None else judge.engine
-    assert judging is not None
     if judge is not None and not judge.names_no_model:
-        return judging, writer
-    asked = config.scorer.asked
-    if judge is not None and asked != Engine():
-        given, judging = judging, asked.overridden(judging)
-        writer = judging if writer == given and writing is None else writer
+        return judge.engine, writer
+    judging = None if judge is None else config.scorer.asked.overridden(judge.engine)
+    if judge is not None and writer == judge.engine and writing is None:
+        writer = judging
     if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
         writer = None if writer is None else writer.named(config.generator.model)
-    return (judging if judge is not None or writer is None else writer), writer
+    asked = judging or writer
+    assert asked is not None
+    return asked, writer
 
 
 def _served(engine: Engine) -> bool:

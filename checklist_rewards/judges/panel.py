@@ -207,18 +207,14 @@ class PanelJudge(JudgeGroup):
         if errors and not quorate(self.weights, [error is None for *_, error in answers], self.quorum):
             raise errors[0]
         votes = [found for found, *_ in answers]
-        verdicts = [
-            combine(
-                ask.item,
-                of_ask,
-                rule=self.rule,
-                weights=self.weights,
-                quorum=self.quorum,
-                threshold=self.threshold,
-                judge=self.name,
-            )
-            for ask, of_ask in zip(asks, zip(*votes, strict=True), strict=True)
-        ]
+        how: dict[str, Any] = {
+            "rule": self.rule,
+            "weights": self.weights,
+            "quorum": self.quorum,
+            "threshold": self.threshold,
+        }
+        of_asks = zip(asks, zip(*votes, strict=True), strict=True)
+        verdicts = [combine(ask.item, of_ask, judge=self.name, **how) for ask, of_ask in of_asks]
         return verdicts, sum((receipt for _, receipt, _ in answers), Receipt())
 
 
@@ -245,23 +241,21 @@ def combine(
     rules. The sign of the item's weight decides ties. `judge` is the name of the panel in the verdict."""
     weights = [1.0] * len(votes) if weights is None else weights
     judge = f"panel of {len(votes)}" if judge is None else judge
-    votes = [v if v.unanswered else replace(v, answer=answer_of(item, v, threshold)) for v in votes]
-    all_votes = tuple(votes)
-    answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
+    votes = tuple([v if v.unanswered else replace(v, answer=answer_of(item, v, threshold)) for v in votes])
     if (missed := missed_quorum(votes, weights, quorum)) is not None:
-        return Verdict(unanswered=missed, judge=judge, votes=all_votes)
-    by_weight = rule in ("mean", "weighted")
-    named = [(str(vote.answer), vote, weight if by_weight else 1.0) for vote, weight in answered]
+        return Verdict(unanswered=missed, judge=judge, votes=votes)
+    weights = weights if rule in ("mean", "weighted") else [1.0] * len(votes)
+    named = [(str(v.answer), v, weight) for v, weight in zip(votes, weights, strict=True) if v.unanswered is None]
     abstained = [entry for entry in named if item.values[entry[0]] is None]
     if 2 * len(abstained) >= len(named):
-        return _voted(_winner(item, abstained), named, item, judge, all_votes)
+        return _voted(_winner(item, abstained), named, item, judge, votes)
     named = [entry for entry in named if item.values[entry[0]] is not None]
     if rule in SOFT_RULES:
-        return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=all_votes)
+        return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=votes)
     answers = {answer for answer, _, _ in named}
     if rule == "unanimous" and len(answers) > 1 and item.options is not None:
         different = Unanswered(Reason.DISAGREEMENT, ", ".join(sorted(answers)))
-        return Verdict(unanswered=different, judge=judge, votes=all_votes)
+        return Verdict(unanswered=different, judge=judge, votes=votes)
     if rule in ("unanimous", "any"):
         winner = answers.pop() if len(answers) == 1 else (NO if rule == "unanimous" else YES)
         named = [entry for entry in named if entry[0] == winner]
@@ -270,8 +264,8 @@ def combine(
         heads = sum(answer == winner for answer, _, _ in named)
         if rule == "majority" and item.options is not None and 2 * heads <= len(named):
             short = Unanswered(Reason.NO_MAJORITY, f"{heads} of {len(named)} say {winner!r}")
-            return Verdict(unanswered=short, judge=judge, votes=all_votes)
-    return _voted(winner, named, item, judge, all_votes)
+            return Verdict(unanswered=short, judge=judge, votes=votes)
+    return _voted(winner, named, item, judge, votes)
 
 
 Named = Sequence[tuple[str, Verdict, float]]
@@ -295,29 +289,19 @@ def _voted(winner: str, named: Named, item: ChecklistItem, judge: str, votes: tu
 
 
 def _pooled(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]:
-    ranked = sorted(named, key=lambda entry: _soft(item, entry))
-    middle = len(ranked) // 2
-    pooled = {
-        "mean": named,
-        "min": ranked[:1],
-        "max": ranked[-1:],
-        "median": ranked[middle : middle + 1] if len(ranked) % 2 else ranked[middle - 1 : middle + 1],
-    }[rule]
-    weights = [weight for *_, weight in pooled]
-    each = [_distribution(item, entry) for entry in pooled]
-    return {label: fmean([one[label] for one in each], weights) for label in item.values}
+    each = [(v.probabilities or {label: float(label == answer) for label in item.values}, w) for answer, v, w in named]
+    n = len(each)
+    first, end = {"mean": (0, n), "min": (0, 1), "max": (n - 1, n), "median": ((n - 1) // 2, n // 2 + 1)}[rule]
+    pooled = sorted(each, key=lambda pair: _soft(item, pair[0]))[first:end]
+    weights = [weight for _, weight in pooled]
+    return {label: fmean([one[label] for one, _ in pooled], weights) for label in item.values}
 
 
-def _distribution(item: ChecklistItem, entry: tuple[str, Verdict, float]) -> Mapping[str, float]:
-    answer, vote, _ = entry
-    return vote.probabilities or {label: float(label == answer) for label in item.values}
-
-
-def _soft(item: ChecklistItem, entry: tuple[str, Verdict, float]) -> float:
+def _soft(item: ChecklistItem, probabilities: Mapping[str, float]) -> float:
     """Expected value over the options that have a value."""
-    pairs = [(p, item.values[label]) for label, p in _distribution(item, entry).items()]
-    assessed = math.fsum(p for p, value in pairs if value is not None)
-    return math.fsum(p * value for p, value in pairs if value is not None) / assessed if assessed else 0.0
+    pairs = [(p, value) for label, p in probabilities.items() if (value := item.values[label]) is not None]
+    assessed = math.fsum(p for p, _ in pairs)
+    return math.fsum(p * value for p, value in pairs) / assessed if assessed else 0.0
 
 
 class SharedProgress:
@@ -384,15 +368,13 @@ class CascadeJudge(JudgeGroup):
             errors += [] if error is None else [error]
             for index, verdict in zip(open_reads, answers, strict=True):
                 verdicts[index].append(verdict)
-            before = len(open_reads)
-            if stage < len(self.judges) - 1:
-                open_reads = [index for index in open_reads if not self.sure(verdicts[index][-1])]
-            else:
-                open_reads = []
             if len(errors) == len(self.judges):
                 raise errors[0]
+            last = stage == len(self.judges) - 1
+            unsure = [index for index in open_reads if not last and not self.sure(verdicts[index][-1])]
             if progress is not None:
-                progress(before - len(open_reads))
+                progress(len(open_reads) - len(unsure))
+            open_reads = unsure
         return [self._final(votes) for votes in verdicts], receipt
 
     def sure(self, verdict: Verdict) -> bool:

@@ -8,6 +8,7 @@ in memory at a time.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -24,6 +25,8 @@ from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
 from checklist_rewards.monitor.watch import Alarm, Watch, start_record, step_record
 from checklist_rewards.rewards.settings import MonitorConfig
+
+logger = logging.getLogger(__name__)
 
 Record = Callable[[Mapping[str, Any]], object]
 
@@ -113,6 +116,8 @@ def _steps(file: Path, attacks: Sequence[Pattern], run: Starts) -> Iterator[tupl
         if rows:
             starts, last = starts + (last is not None and step < last), step
             yield (starts, step), [_seen(row, attacks) for row in rows if row.data["completion"] is not None]
+    if last is None:
+        logger.warning("%s: no row counts, since a later start did its steps again; audit each run by itself.", file)
 
 
 def _step(row: Row) -> int:

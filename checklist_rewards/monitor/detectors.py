@@ -26,7 +26,6 @@ LEAST_STEPS = 3
 _DRIFT = 0.5
 _MOST_CHANGES = 50
 _FEW_CHANGES = 3
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +73,14 @@ class Shift:
                 self.start.append(parts)
             if not (filling and self.relative):
                 self.recent.append(parts)
-        now, start, recent = _added(parts), _added(_flat(self.start)), _added(_flat(self.recent))
+        first, last = _added(_flat(self.start)), _added(_flat(self.recent))
         size = error = None
-        if recent is not None and start is not None and len(self.recent) >= LEAST_STEPS:
-            size, error = self._sized(start, recent)
+        if last is not None and first is not None and len(self.recent) >= LEAST_STEPS:
+            size, error = self._sized(first, last)
         before, self.alarm = self.alarm, self._above(size, error)
-        return Reading(
-            None if now is None else self.figure(now),
-            None if start is None else self.figure(start),
-            None if recent is None else self.figure(recent),
-            size,
-            error,
-            self.threshold,
-            self.alarm,
-            self.alarm and not before,
-        )
+        sums = (_added(parts), first, last)
+        now, start, recent = (None if one is None else self.figure(one) for one in sums)
+        return Reading(now, start, recent, size, error, self.threshold, self.alarm, self.alarm and not before)
 
     def _above(self, size: float | None, error: float | None) -> bool:
         if size is None or self.threshold is None:
@@ -193,7 +185,7 @@ def spread(values: Sequence[float]) -> float:
     """Population standard deviation, 0 if it is only rounding; twenty times as fast as that of `statistics`."""
     centre = math.fsum(values) / len(values)
     found = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
-    return found if found > _ROUNDING else 0.0
+    return found if found > 1e-12 else 0.0
 
 
 def mean(sums: Sums) -> float | None:

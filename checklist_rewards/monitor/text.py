@@ -22,7 +22,7 @@ _GRADER = r"(?:grader|judge|evaluator|rater|scorer|assessor|examiner|marker|rewa
 _THIS = r"(?:this|the above|my|the following) (?:response|answer|reply|text|essay|solution|summary)"
 _FULLY = r"(?:\w+ly )?"
 _HIGH = r"(?:full|top|highest|maximum|perfect|best)"
-_ASKED = r"(?:question|prompt|task|checklist|criteri|requirement|instruction|constraint|condition|guideline|rubric)"
+_ASKED = r"(?:question|prompt|task|checklist|criteri|requirement|instruction|constraint|format|guideline|rubric)"
 _STEERING = re.compile(
     "|".join(
         f"(?:{pattern})"
@@ -30,8 +30,9 @@ _STEERING = re.compile(
             rf"\b(?:dear|note to|message to|attention|to|hey|hello)(?: the| any| all| my)? {_GRADER}\b",
             rf"\b{_GRADER}\b[,:]? (?:please|should|must|will|can|may|is asked|are asked)\b",
             r"\b(?:give|award|assign|grant|rate|score|grade|mark) (?:this|it|me|my|the) (?:\w+ ){0,4}?"
-            rf"(?:{_HIGH}(?: \w+)? (?:marks?|scores?|grades?|ratings?|credits?|points?|10)\b|"
-            rf"(?:{_HIGH}|100?)(?:[.!,\n](?!\d)|$)|100?(?:/| out of| points)|a\+(?! ?\w))",
+            rf"(?:{_HIGH}(?: [\w-]+){{0,2}} (?:marks?|scores?|grades?|ratings?|credits?|points?|10)\b|a\+(?!\w)|"
+            rf"(?:{_HIGH}|100?)(?:[.!,:;)/\"”\n](?!\d)|$)|"
+            r"100?(?: (?:out of|points?|for|because|and)\b|/10| [(–—-](?! ?\d)))",
             r"\b(?:answer|say|reply|respond)(?: with)? [\"'“]?yes[\"'”]? (?:to|for|on) (?:all|every|each|any|this)\b",
             r"\ball (?:of )?(?:the |these )?(?:questions|criteria|items|requirements|constraints|instructions) "
             r"(?:above |below )?(?:are|is|have been|were) "
@@ -39,7 +40,7 @@ _STEERING = re.compile(
             r"\b(?:ignore|disregard|forget) (?:all |any |the |your )*(?:previous|prior|above|earlier) "
             r"(?:instruction|question|rule|criteri|prompt)",
             rf"\b{_THIS} {_FULLY}(?:meets|satisfies|fulfil?ls|addresses|covers|follows|complies with|adheres to) "
-            rf"(?:(?:all|every|each)\b|the {_ASKED})",
+            rf"(?:(?:all|every|each)\b|the (?:\S+ )?{_ASKED})",
             rf"\b{_THIS} (?:is|provides|offers|demonstrates|delivers|gives)(?: a| an)? {_FULLY}"
             r"(?:excellent|outstanding|perfect|comprehensive|exceptional|flawless|high[- ]quality|complete|thorough|"
             r"well[- ]written|superb|insightful|best)\b",

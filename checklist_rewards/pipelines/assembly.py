@@ -402,9 +402,8 @@ def pipeline(
     """
     loaded = load_config(config)
     changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
-    if any(value is not None for value in changes.values()):
-        loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
-    own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine_args))
+    if changes := {name: value for name, value in changes.items() if value is not None}:
+        loaded = loaded.replace(changes)
     named = Engine(UNNAMED, backend, joined_addresses(base_url), engine_args or {})
     judging = scorer_model or model or (scorer or {}).get("model")
     writing = generator_model or model or (generator or {}).get("model")
@@ -412,30 +411,20 @@ def pipeline(
     judge = named.named(judging or UNNAMED)
     if base_url is None and not (scorer_model or model):
         judge = loaded.scorer.asked.overridden(named)
-    writer = named.named(writing or (loaded.generator.model if base_url is None else None) or UNNAMED)
-    if own_engine:
-        if generator_base_url is not None:
-            writer = writer.named(writing or UNNAMED)
-        writer = Engine(
-            writer.model,
-            generator_backend or "auto",
-            joined_addresses(generator_base_url),
-            generator_engine_args or {},
-        )
+    if base_url is None and generator_base_url is None:
+        writing = writing or loaded.generator.model
+    writer = named.named(writing or UNNAMED)
+    if any(value is not None for value in (generator_backend, generator_base_url, generator_engine_args)):
+        address = joined_addresses(generator_base_url)
+        writer = Engine(writer.model, generator_backend or "auto", address, generator_engine_args or {})
     opened = open_store(store)
     if budget is None:
         return assemble(loaded, writer, judge, opened)
     limited = Budget.of(budget).limited
     file = loaded.scorer.judge
     jury = None if file is None else load_jury(file, False if opened is None else opened, limited)
-    return assemble(
-        loaded,
-        limited(writer),
-        limited(judge) if jury is None else judge,
-        opened,
-        lambda name: limited(writer.named(name)),
-        jury,
-    )
+    judge = limited(judge) if jury is None else judge
+    return assemble(loaded, limited(writer), judge, opened, lambda name: limited(writer.named(name)), jury)
 
 
 def assemble(
@@ -461,9 +450,8 @@ def assemble(
     scorer = build(config.scorer, judge, store, **({} if jury is None else {"judge": jury}))
     if writer is None:
         return Pipeline(config, None, (), scorer)
-    if config.generator.shape == "checked" and CheckAdmission.name not in [
-        refiner.kind for refiner in config.refiners
-    ]:
+    kinds = [refiner.kind for refiner in config.refiners]
+    if config.generator.shape == "checked" and CheckAdmission.name not in kinds:
         logger.warning(
             "code checks written by the model are used without being compared with the judge; add the refiner %s "
             "to remove checks that disagree with the judge.",

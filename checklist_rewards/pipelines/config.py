@@ -259,7 +259,7 @@ class PipelineConfig(BaseModel):
         """A copy of this config with changed values, which are validated.
 
         A mapping for `generator` or `scorer` changes only the given keys. Changing the scorer mode resets the settings
-        that belong to the old mode, such as its prompt, and to or from mode quality the metric.
+        that belong to the old mode, such as its prompt; mode quality and its metric come and go together.
 
         Raises:
             ConfigError: If a value is not valid. The message begins with `where`.
@@ -269,7 +269,7 @@ class PipelineConfig(BaseModel):
             value = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
             merge = name in ("generator", "scorer") and isinstance(value, Mapping)
             if merge and name == "scorer" and value.get("mode") not in (None, self.scorer.mode):
-                graded = "quality" in (value["mode"], self.scorer.mode)
+                graded = "quality" in (value["mode"], self.scorer.metric)
                 data[name] |= dict.fromkeys([*_OF_A_MODE, "metric"] if graded else _OF_A_MODE)
             data[name] = {**data[name], **value} if merge else value
         return self.parse(data, where or f"pipeline {self.name!r}")

@@ -545,7 +545,8 @@ class ChecklistReward:
 
     def _report_failures(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
         """Raise, or warn once for every reason, and of how the trainer treats completions without a score."""
-        reasons = sum((score.unanswered for score in failed), Counter[str]())
+        # Where the judge abstained on all items, no read failed.
+        reasons = sum((score.unanswered or Counter({"no value": score.total}) for score in failed), Counter[str]())
         why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
         said = f"{self.__name__}: {len(failed)} of {total} completions could not be scored: {why}."
         if self.on_failure == "raise":

@@ -97,14 +97,17 @@ def test_a_step_of_a_run_that_was_started_again_counts_as_it_was_done_last(tmp_p
     assert steps_of(tmp_path / "rewards.jsonl") == [(step, [reward, reward]) for step, reward in steps]
 
 
-def test_a_job_that_goes_on_with_the_run_may_write_another_log(tmp_path):
+def test_a_job_that_goes_on_with_the_run_may_write_another_log(tmp_path, caplog):
     jobs = {"09:00": (0.1, range(6)), "10:00": (0.9, range(3, 8))}
     logs = [
         write_jsonl(tmp_path / f"job{number}.jsonl", *(row(step, reward, started=time) for step in steps))
         for number, (time, (reward, steps)) in enumerate(jobs.items())
     ]
     found = [(one.step, [seen.reward for seen in one.seen]) for one in observations(logs)]
-    assert found == [(step, [0.1 if step < 3 else 0.9]) for step in range(8)]
+    assert found == [(step, [0.1 if step < 3 else 0.9]) for step in range(8)] and not caplog.messages
+    whole = write_jsonl(tmp_path / "other_run.jsonl", *(row(step, 0.5, started="11:00") for step in range(8)))
+    assert len(list(observations([*logs, whole]))) == 8
+    assert [one.split(":")[0] for one in caplog.messages] == list(map(str, logs))
 
 
 def test_the_ranks_of_a_replayed_log_are_one_run(tmp_path, monkeypatch):

@@ -145,6 +145,7 @@ def test_the_grade_of_mode_quality_is_the_score_unless_a_metric_is_given():
         (tick, {"mode": "quality", "metric": "pass"}, "pass"),
         (tick, {"mode": "item"}, "pass"),
         (graded, {"mode": "item"}, "expected"),
+        (graded.replace({"scorer": {"metric": "pass"}}), {"mode": "item"}, "pass"),
     ):
         assert config.replace({"scorer": change}).scorer.aggregation.primary_metric == metric
 

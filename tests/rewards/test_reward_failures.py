@@ -1,6 +1,7 @@
 """A judge that fails: what trainers make of it, and that no advantage moves because of it."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -13,7 +14,11 @@ from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.scales import with_abstention
 from tests.fakes import FakeBackend
+from tests.judges.voters import Voter
 from tests.rewards.fakes import asked, by_hash, call, reward_by, text_of, user
 from tests.rewards.test_trl_trainers import ON_CPU, rows
 
@@ -61,6 +66,16 @@ def test_or_training_stops():
     with pytest.raises(BackendError, match="1 of 4 completions could not be scored: backend_error .1 reads."):
         reward(**LOST)
     assert reward(**FINE | {"checklist": [["Is it red?"]] * 3 + [None]}) == [0.5, 0.5, 0.5, None]
+
+
+@pytest.mark.parametrize("how", ["row", "raise"])
+def test_a_judge_that_abstains_on_all_items_is_a_reason_too(how, caplog):
+    judge = Voter(Verdict(answer="cannot_assess", method="reply"))
+    reward = ChecklistReward(ChecklistScorer(judge=judge), on_failure=how)
+    with nullcontext() if how == "row" else pytest.raises(BackendError) as raised:
+        assert reward(**FINE | {"checklist": [with_abstention(["Is it red?"])] * 4}) == [None] * 4
+    said = caplog.text if raised is None else str(raised.value)
+    assert "4 of 4 completions could not be scored: no value (4 reads)." in said
 
 
 def test_an_image_is_refused_by_a_judge_of_text_unless_it_is_to_be_ignored():

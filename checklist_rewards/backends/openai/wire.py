@@ -594,9 +594,8 @@ def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
-    prompt, completion, total = (
-        _number(usage.get(f"{part}_tokens")) or 0 for part in ("prompt", "completion", "total")
-    )
+    counts = ("prompt_tokens", "completion_tokens", "total_tokens")
+    prompt, completion, total = (_number(usage.get(name)) or 0 for name in counts)
     # xAI and Gemini count the tokens of thoughts, which cost as much as those of the reply, in the total only.
     return prompt, cached, max(completion, total - prompt) if prompt else completion
 
