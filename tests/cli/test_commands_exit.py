@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 import uuid
@@ -223,8 +221,8 @@ def test_a_script_ends_with_its_engine(runs, code, ends, reached):
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_the_first_command_of_a_user_ends(runs, smollm2):
-    """The model is prepared in a home folder that has SmolLM2 only, and vLLM answers. What vLLM found out about its
-    architectures in other tests, in processes that it starts for this, is there."""
+    """The model is prepared in a home that has SmolLM2 only, and vLLM answers from an engine in a fresh process.
+    What vLLM found out about its architectures in other tests, in processes that it starts for this, is there."""
     if absent := [name for name in ("vllm", "peft") if find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(absent)}")
     models = Path(runs.environment["HOME"]) / ".cache/checklist-rewards/models"
@@ -233,7 +231,7 @@ def test_the_first_command_of_a_user_ends(runs, smollm2):
     environment = runs.environment | {"VLLM_CACHE_ROOT": f"{os.environ['XDG_CACHE_HOME']}/vllm"}
     # One row on a CPU would be written with transformers. vLLM warms up with 4096 tokens by default.
     options = "--pipeline english --backend vllm --engine-args max_num_batched_tokens=1024"
-    command = [sys.executable, *f"{CLI} generate prompts.jsonl -o out.jsonl {options}".split()]
-    done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
-    assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
+    command = f"{CLI} generate prompts.jsonl -o out.jsonl {options}".split()
+    code, shown = run(command, cwd=runs.folder, env=environment, timeout=2 * HANG)
+    assert code == 0 and "preparing the model 'english-writer'" in shown, shown
     until(lambda: not runs.left(), seconds=30)
