@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText, PreTrainedModel, ProcessorMixin
+from transformers import AutoModelForImageTextToText, ProcessorMixin
 
 from checklist_rewards.backends import Answer, ReadGroup, Sampling
 from checklist_rewards.backends.base import Usage
@@ -72,24 +72,21 @@ def whole(processor, group: ReadGroup, tail: str):
 
 
 @functools.cache
-def plain(name: str) -> PreTrainedModel:
-    """The model itself."""
-    return AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32).eval()
-
-
-@functools.cache
-def alone(name: str) -> list[torch.Tensor]:
+def alone(name: str, adapter: str | None) -> list[torch.Tensor]:
     """ln P(label) of every read by the model itself, one prompt at a time."""
-    processor, model = load_processor(folder_of(name)), plain(name)
+    processor = load_processor(folder_of(name))
+    model = AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32).eval()
+    if adapter is not None:
+        model.load_adapter(adapter)
     forms = engine_of(name).tokens.label_groups(LABELS)
     prompts = [whole(processor, group, tail) for group in GROUPS for tail in group.tails]
     with torch.inference_mode():
         return [label_logprobs(model(**prompt).logits, forms) for prompt in prompts]
 
 
-def distance(name: str, answers: Sequence[Answer]) -> float:
+def distance(name: str, answers: Sequence[Answer], adapter: str | None = None) -> float:
     """The largest difference of a read's log-probabilities from those of the model itself."""
-    return farthest(answers, alone(name))
+    return farthest(answers, alone(name, adapter))
 
 
 @pytest.mark.parametrize("name", VISION)
@@ -115,7 +112,8 @@ def test_separate_prompts_in_padded_batches_are_read_exactly(name, monkeypatch):
 @pytest.mark.parametrize("name", VISION)
 def test_a_model_in_memory_has_the_identity_of_its_files(name):
     """Also where transformers renames the weights of the files."""
-    assert LiveBackend(plain(name), load_processor(folder_of(name))).identity == engine_of(name).identity
+    model = AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32)
+    assert LiveBackend(model, load_processor(folder_of(name))).identity == engine_of(name).identity
 
 
 @pytest.mark.parametrize("name", VISION)
