@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
@@ -23,6 +24,11 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image, is_logged, pixel_bytes
 
 _SHOWN_DIGITS = 16
+
+
+def worded(question: str) -> str:
+    """What questions are compared by: white space and the form of Unicode do not make another question."""
+    return " ".join(unicodedata.normalize("NFC", question).split())
 
 
 def described(value: Any, *, paths: bool = True, describe: Callable[[Any], Any] | None = None) -> Any:

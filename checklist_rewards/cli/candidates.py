@@ -28,7 +28,7 @@ from checklist_rewards.cli.output import RunReport, bars
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work, asked, require_input
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.errors import SampleError, warn_once
-from checklist_rewards.evaluation.scored import as_scored, stored_checklist
+from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format
 from checklist_rewards.files.spool import Spool
@@ -431,7 +431,8 @@ class StoredScores:
                 f"{row.where}: a candidate, the prompt or the reference has changed since {_STORED} was written; "
                 f"{again}."
             )
-        asked = stored_checklist(scores[0], checklist, row.where)
+        # Without --checklist, with the weights of the judge's run.
+        asked = stored_checklist(scores[0], checklist, row.where, shared=self.columns.shared is not None)
         assert asked is not None
         if any(item.id not in {line.id for line in score.items} for score in scores for item in asked.items):
             raise SampleError(f"{row.where}: {_STORED} has no answer to some items of the checklist; {again}.")
@@ -442,8 +443,6 @@ class StoredScores:
                     f"{row.where}: {_STORED} answers {line.question!r:.60}, but the checklist asks {question!r:.60} "
                     f"under the same id; {again}."
                 )
-        if self.columns.shared is None:  # with the weights of the judge's run
-            asked = as_scored(asked, scores[0])
         return asked, [self._rescored(asked, score, row.where) for score in scores]
 
     def _rescored(self, checklist: Checklist, score: Score, where: str) -> Score:

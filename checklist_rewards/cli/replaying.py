@@ -33,14 +33,7 @@ from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences
 from checklist_rewards.evaluation.labels import Labels, pairs_of
 from checklist_rewards.evaluation.replay import Replay
-from checklist_rewards.evaluation.scored import (
-    ScoredFile,
-    ScoredText,
-    as_scored,
-    own_id,
-    read_scored,
-    stored_checklist,
-)
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, write_rows
@@ -243,8 +236,6 @@ class _Again:
         given = text.checklist if shared is not None else stored_checklist(score, text.checklist, text.where)
         if given is None or (text.kind == "rewards" and text.data.get("completion") is None):
             return text
-        if shared is None:
-            given = as_scored(given, score)
         if self.scorer is not None:
             given = self.scorer.prepared(given, text.where)
         if self.weights is not None:

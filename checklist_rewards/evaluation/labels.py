@@ -25,7 +25,7 @@ from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.images import PLACE, is_logged, path_in
 from checklist_rewards.judges.labels import LabelCell, read_column
-from checklist_rewards.keys import image_key
+from checklist_rewards.keys import image_key, worded
 from checklist_rewards.messages import with_places
 from checklist_rewards.rows import INPUTS, Columns
 from checklist_rewards.scores import item_keys
@@ -159,21 +159,20 @@ def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
     """The cell with the labels of a row. Labels of another checklist than the scored one, such as an earlier version,
     are put into the order of the scored questions, with None for a question that was not labelled. Raises
     [`SampleError`] if it cannot be known which questions were labelled."""
-    column = row.columns.checklist if source is row else CHECKLIST
-    value, checklist = source.data.get(key), source.data.get(column)
+    value, checklist = source.data.get(key), row.checklist if source is row else source.data.get(CHECKLIST)
     if checklist in (None, "") or row.score is None:
         return value
     value = decoded(value)  # CSV
     if not isinstance(value, list | Mapping):
         return value
     try:
-        items = Checklist.parse(checklist, f"{source.where}, {column!r}").items
+        items = Checklist.parse(checklist, f"{source.where}, {CHECKLIST!r}").items
     except ChecklistError as error:
         why = str(error).rstrip(".")
         raise SampleError(f"{why}; repair it, or remove the column if {key!r} follows the scored items.") from None
     if isinstance(value, Mapping) and value.keys() <= {*(keys := item_keys(items))}:
         value = [value.get(key) for key in keys]
-    asked, questions = ([item.question for item in of] for of in (items, row.score.items))
+    asked, questions = ([worded(item.question) for item in of] for of in (items, row.score.items))
     if asked == questions or not isinstance(value, list) or len(asked) != len(value):
         return value
     given = dict(zip(asked, value, strict=True))

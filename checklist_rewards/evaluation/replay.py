@@ -22,6 +22,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
+from checklist_rewards.keys import worded
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -130,17 +131,17 @@ class Replay:
             )
         if row.score.no_answer or (rule not in (None, "judge") and not has_answer(row)):
             return self._aggregated(row, _missing(row), None)
-        answers = {key: line.verdict() for key, line in row.lines.items()}
-        if self.calibration is not None:
-            answers = {
-                key: self._calibrated(item, answers[key], row.where) for key, item in _keyed(row) if key in answers
-            }
+        lines = row.lines
+        answers = {
+            key: self._calibrated(item, lines[key].verdict(), row.where)
+            for key, item in _keyed(row)
+            if key in lines and worded(lines[key].question) == worded(item.question)
+        }
         return self._aggregated(row, answers, row.score.quality)
 
     def _calibrated(self, item: ChecklistItem, verdict: Verdict, where: str) -> Verdict:
         calibration = self.calibration
-        assert calibration is not None
-        if verdict.probabilities is None or verdict.method == "check":
+        if calibration is None or verdict.probabilities is None or verdict.method == "check":
             return verdict
         if verdict.judge != calibration.judge:
             raise SampleError(

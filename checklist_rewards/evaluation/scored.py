@@ -32,7 +32,7 @@ from checklist_rewards.files.ranks import other_ranks, starts_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.judges.calibration import YES_NO
-from checklist_rewards.keys import prompt_identity
+from checklist_rewards.keys import prompt_identity, worded
 from checklist_rewards.messages import with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
@@ -457,7 +457,7 @@ def read_scored(path: str | Path, **options: Any) -> list[ScoredText]:
     Args:
         path (`str` or `Path`): .jsonl, .csv or .parquet with a `checklist_score` column.
         options (*optional*): Further arguments of [`ScoredFile`], such as `id_key`, `group_key`, `checklist` (only
-            needed for weights and options) and `shared`.
+            needed for options) and `shared`.
 
     Raises:
         SampleError: If the file has no scores, a column is missing, or ids are not unique.
@@ -538,7 +538,9 @@ def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float |
     return math.fsum(p * value for p, value in weighted) / scale if scale > 0 else None
 
 
-def stored_checklist(score: Score | None, column: Checklist | None, where: str) -> Checklist | None:
+def stored_checklist(
+    score: Score | None, column: Checklist | None, where: str, shared: bool = False
+) -> Checklist | None:
     """The checklist of a stored row.
 
     Args:
@@ -549,6 +551,8 @@ def stored_checklist(score: Score | None, column: Checklist | None, where: str) 
             computed on a scale, the column is put on this scale. Defaults to the questions of the score.
         where (`str`):
             The row, for errors.
+        shared (`bool`, *optional*, defaults to `False`):
+            The column is a checklist that the user gave for all rows, which keeps its weights.
 
     Raises:
         SampleError: If the questions of the score have options whose values are unknown.
@@ -562,8 +566,9 @@ def stored_checklist(score: Score | None, column: Checklist | None, where: str) 
         if line.id not in known and line.probabilities is not None and "yes" not in line.probabilities:
             scaled = next(item for item in _items(score, column, where) if item.id == line.id)
             candidate = on_scale(column, scaled.options or ())
-            return candidate if line.id in {item.id for item in candidate.items} else column
-    return column
+            column = candidate if line.id in {item.id for item in candidate.items} else column
+            break
+    return column if shared else as_scored(column, score)
 
 
 def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
@@ -572,7 +577,7 @@ def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[Check
     Raises:
         SampleError: For an item with options whose values are unknown.
     """
-    items = checklist.items if checklist is not None else ()
+    items = as_scored(checklist, score).items if checklist is not None else ()
     known = {item.id: item for item in items} | dict(zip(item_keys(items), items, strict=True))
     try:
         found = tuple(
@@ -603,8 +608,8 @@ def _check_labels(item: ChecklistItem, line: ItemScore, where: str) -> None:
 
 def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:
     stated = known.get(key) or known.get(line.id)
-    if stated is not None and stated.question == line.question:
-        return _as_scored(stated, line)
+    if stated is not None and worded(stated.question) == worded(line.question):
+        return stated
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
     weight = 1.0 if line.weight is None else line.weight
     item = ChecklistItem(
@@ -622,18 +627,17 @@ def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: 
     )
 
 
-def _as_scored(item: ChecklistItem, line: ItemScore | None) -> ChecklistItem:
-    if line is None or line.weight is None or line.question != item.question:  # old scores have no weights
-        return item
-    return item.model_copy(update={"weight": line.weight, "required": line.required})
-
-
 def as_scored(checklist: Checklist, score: Score | None) -> Checklist:
     """The checklist column of a stored row with the weights of its score: those of `score --weights` or of another
     checklist are not in the column."""
     lines = {} if score is None else dict(zip(item_keys(score.items), score.items, strict=True))
-    items = zip(item_keys(checklist.items), checklist.items, strict=True)
-    return checklist.model_copy(update={"items": tuple(_as_scored(item, lines.get(key)) for key, item in items)})
+    items = list(checklist.items)
+    for place, (key, item) in enumerate(zip(item_keys(items), checklist.items, strict=True)):
+        line = lines.get(key)
+        # Scores of earlier versions have no weights.
+        if line is not None and line.weight is not None and worded(line.question) == worded(item.question):
+            items[place] = item.model_copy(update={"weight": line.weight, "required": line.required})
+    return checklist.model_copy(update={"items": tuple(items)})
 
 
 def kind_of(item: ChecklistItem) -> str:

@@ -304,7 +304,7 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
             answer = {part: line[part] for part in ("label", "note", "spans")}
             if name != file or answer == {"label": None, "note": "", "spans": []}:
                 continue
-            if line.get("text") != texts.get(row) or line.get("question") != asked.get((row, item)):
+            if line.get("text") != texts.get(row) or line.get("question") != asked.get((row, item), ""):
                 outdated += 1
             else:
                 answers[row, item] = answer

@@ -96,11 +96,13 @@ def test_other_rules_weights_and_checklists_use_no_engine(run, scored, no_engine
     write_jsonl("plain.jsonl", first | {"checklist": scored[0]["checklist"]})  # as `score --weights` writes it
     run("replay plain.jsonl -o again.jsonl --threshold 0.95")
     assert read_jsonl("again.jsonl")[0]["checklist_score"] == score
-    write_jsonl("edited.jsonl", scored[0] | {"checklist": [scored[0]["checklist"][0], {"question": "Is it loud?"}]})
-    done = run("replay edited.jsonl -o again.jsonl", code=1)
-    assert "not_read" in done.output
-    items = read_jsonl("again.jsonl")[0]["checklist_score"]["items"]
-    assert [(item["question"], item["answer"]) for item in items] == [("Is it red?", "yes"), ("Is it loud?", None)]
+    for id in ("", before[1]["id"]):
+        edited = [scored[0]["checklist"][0], {"id": id, "question": "Is it loud?"}]
+        write_jsonl("edited.jsonl", scored[0] | {"checklist": edited})
+        done = run("replay edited.jsonl -o again.jsonl", code=1)
+        assert "not_read" in done.output
+        items = read_jsonl("again.jsonl")[0]["checklist_score"]["items"]
+        assert [(item["question"], item["answer"]) for item in items] == [("Is it red?", "yes"), ("Is it loud?", None)]
 
 
 def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):

@@ -173,7 +173,7 @@ def test_labels_of_another_checklist_belong_to_their_questions(run):
     asked = [CHECKLIST[1], "Is it round?"]
     gold(("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: asked)
     rows = read_jsonl("gold.jsonl")
-    named = [{"id": "big", "question": asked[0]}, {"id": "red", "question": asked[1]}]
+    named = [{"id": "big", "question": f" {asked[0]}\n"}, {"id": "red", "question": asked[1]}]
     by_id = [
         row | {"checklist": named, "labels": dict(zip(("big", "red"), row["labels"], strict=True))} for row in rows
     ]
@@ -183,8 +183,11 @@ def test_labels_of_another_checklist_belong_to_their_questions(run):
         for one, row in zip(read_jsonl("scored.jsonl"), rows, strict=True)
     ]
     write_jsonl("column.jsonl", *column)  # what `score --checklist` writes of labelled rows
+    write_jsonl("text.jsonl", *(row | {"checklist": "No JSON."} for row in column))
+    Path("c.json").write_text(json.dumps(asked))  # that of all rows, in place of the column
     files = (Path("gold.jsonl"), copied(Path("gold.jsonl"), "gold.csv"), Path("by_id.jsonl"))
-    for scored_and_labels in ("column.jsonl --label-key labels", *(f"scored.jsonl --labels {file}" for file in files)):
+    columns = ("column.jsonl", "text.jsonl --checklist c.json")
+    for scored_and_labels in (*columns, *(f"scored.jsonl --labels {file}" for file in files)):
         run(f"agree {scored_and_labels} --bootstrap 0 --json reordered.json")
         plain, reordered = (
             {**json.loads(Path(f"{name}.json").read_text())["comparisons"][0], "one": None}

@@ -129,9 +129,11 @@ def test_answers_about_another_text_or_question_are_not_used(client, folder, cha
     answer(client, 0, 0, "yes", file="rows.jsonl")
     answer(client, 1, 0, "yes", file="rows.jsonl")
     write(folder / "rows.jsonl", [rows[0] | change, *rows[1:]])
+    line = {"file": "rows.jsonl", "row": "gone", "item": "red", "label": "yes", "spans": []}
+    (folder / "annotations" / "other.jsonl").write_text(json.dumps(line))
     tasks = read_tasks(folder / "rows.jsonl")
-    [ann] = annotators(Project.at(folder), "rows.jsonl", tasks)
-    assert [row for row, _ in ann.answers] == ["r1"] and ann.outdated == 1
+    ann, other = annotators(Project.at(folder), "rows.jsonl", tasks)
+    assert [row for row, _ in ann.answers] == ["r1"] and ann.outdated == other.outdated == 1
     assert shown(client, file="rows.jsonl")["mine"] == {}
 
 
