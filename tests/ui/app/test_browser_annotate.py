@@ -196,6 +196,7 @@ def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
         };
         """
     )
+    page.driver.execute_cdp_cmd("Network.enable", {})  # nothing is blocked before
     for place in range(10):
         target = page.text(".response")
         if place == 3:
