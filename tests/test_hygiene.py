@@ -45,6 +45,20 @@ def test_no_module_imports_itself_through_others():
     assert set(cycles) == set()
 
 
+def test_no_pattern_of_re_repeats_a_group_possessively():
+    """Python 3.11 before 3.11.5 then keeps half of a group that does not match ("1，2" was 1.2). `regex` does not."""
+    repeated = re.compile(r"\)([*+?]|\{\d*,?\d*\})\+")
+    found = [
+        f"{path.relative_to(REPO)}:{call.lineno}"
+        for path in REPO.glob("checklist_rewards/**/*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re.")
+        for part in ast.walk(call)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and repeated.search(part.value)
+    ]
+    assert found == []
+
+
 @pytest.mark.slow
 def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_relative_targets(wheel):
     with zipfile.ZipFile(wheel) as archive:

@@ -12,7 +12,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.improving import _labelled_rows
 from checklist_rewards.cli.options import Keys
-from checklist_rewards.cli.replaying import _Again
+from checklist_rewards.cli.replaying import _prompt_of
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.differences import Differences
 from checklist_rewards.evaluation.labels import same_text
@@ -157,8 +157,7 @@ def groups_of_an_improvement(path):
 
 def prompts_of_a_replay(path):
     write_jsonl(path, *rows(checklist_score=SCORE))
-    file = ScoredFile(path)
-    return [_Again(file, None, None).prompt_of(text) for text in file]
+    return [_prompt_of(text) for text in ScoredFile(path)]
 
 
 def groups_of_a_diff(path):
@@ -233,14 +232,12 @@ KEYS = {
         "annotation": "a85baba04449a2b0",
         "seen": "be6ca6081f47d64b",
         "prompt": "4f6c6d4458df076c",
-        "replay": "933e61a32da2ea30",
     },
     "system: Be brief.\n\nuser: What colour is it?": {
         "evolving": "509ae29c3c53b15d",
         "annotation": "49e08b9b1e999227",
         "seen": "ae567b9442745d07",
         "prompt": "32b30974acf13b35",
-        "replay": "7146e0e1d74c53cf",
     },
 }
 
@@ -253,13 +250,11 @@ def test_without_images_every_key_is_that_of_earlier_versions(prompt, group, tmp
     [row] = rows_of(Call.of([prompt], ["Red."], checklist=[["Is it red?"]]), "checklist")
     [task] = read_tasks(tmp_path / "rows.jsonl")
     [step] = observations([tmp_path / "log.jsonl"])
-    file = ScoredFile(tmp_path / "log.jsonl")
-    [text] = file
+    [text] = ScoredFile(tmp_path / "log.jsonl")
     assert text.group == f"3\n{group}"
     assert KEYS[group] == {
         "evolving": row.key,
         "annotation": task.text,
         "seen": step.seen[0].group[:16],
         "prompt": step.seen[0].prompt_key[:16],
-        "replay": _Again(file, None, None).prompt_of(text)[:16],
     }

@@ -102,13 +102,13 @@ def word_bounds(text: str) -> Bounds:
     return count, count + sum(len(_GRAPHEME.findall(run)) - 1 for run in runs)
 
 
-_CLOSING = r"(?:[\"'”’»)\]}*_」』】》〉）］｣]|[ \u00a0\u202f]»)*+"
+_CLOSING = r"(?:[\"'”’»)\]}*_」』】》〉）］｣]|[ \u00a0\u202f]»)*"
 _SYMBOL = r"[\p{Extended_Pictographic}\p{Regional_Indicator}\p{Emoji_Modifier}\ufe0f\u200d\u20e3\U000e0020-\U000e007f]"
 _MARKS = r".?!\u2026\p{Sentence_Terminal}"
 _SENTENCE_END = regex.compile(
     rf"(?V1)(?<![{_MARKS}])([{_MARKS}]++|(?<=\p{{Greek}})[;\u037e])({_CLOSING})(?:\[\d{{1,3}}\])*+(?:\s*+{_SYMBOL}++)*+"
 )
-_LATIN_SENTENCE_END = re.compile(rf"(?<![.?!\u2026])([.?!\u2026]++)({_CLOSING})(?:\[\d{{1,3}}\])*+")
+_LATIN_SENTENCE_END = re.compile(rf"(?<![.?!\u2026])([.?!\u2026]++)({_CLOSING})(?:\[\d{{1,3}}\])*")
 _GAP = regex.compile(r"(\s*)[\"'“‘«(\[*_#>\-+•「『（]*\s*")
 _NO_SENTENCE_GAP = regex.compile(rf"(?<=[{_NO_SENTENCES}])\s+(?=[{_NO_SENTENCES}])")
 _UNSPACED_LETTER = regex.compile(rf"[{IDEOGRAPHS}\p{{Hangul}}]")

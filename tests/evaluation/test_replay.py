@@ -80,7 +80,7 @@ def test_a_checklist_is_rebuilt_from_a_score_with_its_weights_gates_and_scale():
     options = [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]
     checklist = Checklist.parse([{"question": "Good?", "options": options}])
     score = score_checklist(checklist, [Verdict({"bad": 0.2, "good": 0.8})])
-    assert stored_checklist(score, checklist, "here") is checklist
+    assert stored_checklist(score, checklist, "here") == checklist
     with pytest.raises(SampleError, match="here: item .* pass the checklist"):
         stored_checklist(score, None, "here")
     plain = Checklist.parse(["Good?", "Good?"])
