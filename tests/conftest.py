@@ -117,6 +117,14 @@ def pytest_collection_finish(session):
     atexit.register(gc.unfreeze)  # at the end, libraries report what was not freed
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """What a test has logged is text that the processes of `-n` can send: half a surrogate pair would end the run."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
+
+
 SLOWEST = (
     "ui/app/test_browser.py",
     "test_docs.py",

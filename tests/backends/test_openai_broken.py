@@ -213,6 +213,7 @@ def test_any_value_in_a_chat_is_an_answer_or_a_reason(odd, body):
     odd.odd = body
     [answer], usage = backend.read(reads_about("A text"), LABELS)
     assert [answer.logprobs, answer.label, answer.unanswered].count(None) == 2
+    assert str(answer.unanswered).encode(), "a reason that logs can write"
     assert usage.prompt_tokens >= 0
     [[reply]] = backend.generate([user("Hi.")], Sampling())
     assert (reply.text is None) == (reply.unanswered is not None)

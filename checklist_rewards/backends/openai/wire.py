@@ -239,6 +239,7 @@ def _message(content: bytes) -> str:
             text = str(details[0].get("message") or text)
     except (ValueError, AttributeError, IndexError):
         pass
+    text = text.encode(errors="backslashreplace").decode()  # logs cannot write half a surrogate pair
     return textwrap.shorten(text, 300, placeholder=" …") or "no message"
 
 
