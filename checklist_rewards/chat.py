@@ -720,7 +720,7 @@ class CompletionReader:
         """The text of [`render`]; None without a template."""
         try:
             return str(self.render(messages, tokenize=False, **settings)[0])
-        except Exception:  # there is no template, or it refuses the conversation; then the prompt tells nothing
+        except Exception:  # the template is missing, or raises any error about a conversation that it refuses
             return None
 
     @property

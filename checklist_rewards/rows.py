@@ -361,7 +361,8 @@ class Columns:
         prompt that is a conversation."""
         if self.images == "ignore":
             return prompts, ()
-        held = list(given := images_of_row(row, where, self.folder))
+        given = images_of_row(row, where, self.folder)
+        held = list(given)
         for place, prompt in enumerate(prompts):
             if not isinstance(prompt, list | tuple):
                 continue

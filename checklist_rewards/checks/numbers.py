@@ -26,7 +26,7 @@ _LONGEST = 300
 _END = 2000
 """Number of characters at the end of a text that are read first, and in which a formula needs no box."""
 _COMMA = r"(?:\d+,\d\d?|0,\d+|\d{1,3},(?!(?:1[5-9]|20)\d\d(?!\d))\d{4,})"
-"""A decimal comma: what follows it is no group of three digits, and no year ("May 11,1985")."""
+"""A number with a decimal comma. A group of three digits or a year ("May 11,1985") may not follow the comma."""
 _WHOLE = (
     r"(?:\d{1,3}(?:\.\d{3}){1,6},\d{1,9}|\d{1,3}(?:\.\d{3}){2,6}(?!\d)"  # 1.250,50 and 1.250.000
     r"|(?:\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"

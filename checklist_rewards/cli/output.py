@@ -38,7 +38,7 @@ NO_ACCESS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """A console that prints texts as they are: brackets are no markup, `:cat:` is no emoji, and lines stay whole."""
+    """A console that prints text unchanged: without markup ("[bold]") or emoji (":cat:"), and with whole lines."""
     return Console(stderr=stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 

@@ -631,12 +631,14 @@ def as_scored(checklist: Checklist, score: Score | None) -> Checklist:
     """The checklist column of a stored row with the weights of its score: those of `score --weights` or of another
     checklist are not in the column."""
     lines = {} if score is None else dict(zip(item_keys(score.items), score.items, strict=True))
-    items = list(checklist.items)
-    for place, (key, item) in enumerate(zip(item_keys(items), checklist.items, strict=True)):
+    items = []
+    for key, item in zip(item_keys(checklist.items), checklist.items, strict=True):
         line = lines.get(key)
         # Scores of earlier versions have no weights.
-        if line is not None and line.weight is not None and worded(line.question) == worded(item.question):
-            items[place] = item.model_copy(update={"weight": line.weight, "required": line.required})
+        if line and line.weight is not None and (line.weight, line.required) != (item.weight, item.required):
+            if worded(line.question) == worded(item.question):
+                item = item.model_copy(update={"weight": line.weight, "required": line.required})
+        items.append(item)
     return checklist.model_copy(update={"items": tuple(items)})
 
 

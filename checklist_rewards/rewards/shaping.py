@@ -47,7 +47,7 @@ class ShapingStep(BaseModel):
     name: str
 
     def value(self, value: float, sample: Sample, score: Score) -> float | None:
-        """The value of one completion after this step. None, or a number that is not finite, is no reward."""
+        """The value of one completion after this step. With None, NaN or an infinity it gets no reward."""
         raise NotImplementedError
 
     def values(self, call: Call) -> Rewards:

@@ -15,7 +15,7 @@ from tests.jsonl import write_jsonl
 def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
     rows = build(["a", "b", "c"])
     failed = Dataset.from_list([dict.fromkeys(rows.features) | {"prompt": "d"}], features=rows.features)
-    card = checklist_card(concatenate_datasets([rows, failed]), "somebody/cities", split="test")
+    card = checklist_card(concatenate_datasets([rows, failed]), "org/cities", split="test")
     assert card.data.to_dict() == {
         "pretty_name": "cities",
         "size_categories": ["n<1K"],
@@ -26,7 +26,7 @@ def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
         "| prompts | 3 |",
         "| questions | 6 (2.0 per prompt, from 2 to 2) |",
         f"| pipeline | `tick/{__version__}` |",
-        '    train_dataset=load_dataset("somebody/cities", split="test"),',
+        '    train_dataset=load_dataset("org/cities", split="test"),',
     ):
         assert line in card.text
     assert all(f"- `{name}`: " in card.text for name in ("prompt", *CHECKLIST_COLUMNS))
@@ -37,13 +37,13 @@ def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
 
 def test_the_card_of_imported_checklists_names_no_model(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": ["Is it short?"], "n": 1})
-    text = checklist_card(import_checklists(path), "somebody/cities").text
+    text = checklist_card(import_checklists(path), "org/cities").text
     assert "| written by | not recorded |" in text and "imported or found by rules; no model wrote" in text
     assert "- `n`: from the source" in text
 
 
 def test_a_published_card_keeps_its_own_text_and_entries():
-    ours = checklist_card(build(["a"]), "somebody/cities")
+    ours = checklist_card(build(["a"]), "org/cities")
     fresh = DatasetCard("---\ndataset_info:\n  splits:\n  - name: train\n---\n")
     found = completed_card(fresh, ours)
     assert found.data.dataset_info == {"splits": [{"name": "train"}]} and found.data.tags == ours.data.tags
