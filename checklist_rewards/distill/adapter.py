@@ -90,7 +90,6 @@ def train_adapter(
     start: str | Path | None = None,
     training: AdapterTraining | None = None,
     prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-    card: Callable[[Mapping[str, Any]], str] | None = None,
     progress: Callable[[TrainingStep], object] | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a LoRA adapter and save it in the format of PEFT.
@@ -103,7 +102,6 @@ def train_adapter(
             `frozen` of `training` are not used. Defaults to a new adapter.
         training ([`AdapterTraining`], *optional*): training settings.
         prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`): the judge prompt.
-        card (callable, *optional*): creates the text of README.md in the folder from the returned `dict`.
         progress (callable, *optional*): called with a [`TrainingStep`] after every step.
 
     Returns:
@@ -141,7 +139,6 @@ def train_adapter(
             "targets": len({pair.target for pair in pairs}),
             "groups": len({pair.group for pair in pairs}),
         },
-        card=card,
         progress=progress,
     )
 
@@ -153,7 +150,6 @@ def train_writer(
     base: str,
     start: str | Path | None = None,
     training: AdapterTraining | None = None,
-    card: Callable[[Mapping[str, Any]], str] | None = None,
     progress: Callable[[TrainingStep], object] | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a LoRA adapter that writes, and save it in the format of PEFT.
@@ -162,7 +158,7 @@ def train_writer(
         replies (sequence of `(messages, reply)`): the messages that a generator sends
             (`load_prompt("generators/tick", "generator").messages(input=...)`), and the reply that the model should
             give.
-        output, base, start, training, card, progress: as in [`train_adapter`].
+        output, base, start, training, progress: as in [`train_adapter`].
 
     Returns:
         `dict`: base, start, parameters (of the adapter), replies, skipped (those that are too long with their
@@ -193,7 +189,6 @@ def train_writer(
         training=training,
         about={"replies": _hash(replies)},
         facts={"replies": len(replies)},
-        card=card,
         progress=progress,
     )
 
@@ -220,7 +215,6 @@ def _train(
     training: AdapterTraining,
     about: Mapping[str, Any],
     facts: Mapping[str, int],
-    card: Callable[[Mapping[str, Any]], str] | None,
     progress: Callable[[TrainingStep], object] | None,
 ) -> dict[str, Any]:
     """Train and save an adapter. `about` tells this training from others in its checkpoints; the first of `facts` is
@@ -309,8 +303,6 @@ def _train(
     finished = checkpoints / "adapter"
     model.peft_config["default"].base_model_name_or_path = base
     model.save_pretrained(str(finished), save_embedding_layers=False)
-    if card is not None:
-        (finished / "README.md").write_text(card(record), encoding="utf-8")
     place(finished, output, checkpoints / "replaced")
     # Killed at any instant, the same training can be called again.
     (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)

@@ -3,14 +3,16 @@
 import math
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from datasets import load_dataset
 
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.datasets.tasks import RowTask, RowWork
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import Columns, score_from
 from tests.datasets.shardjudges import Judge
 
 pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
@@ -116,15 +118,21 @@ def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
     assert [row["target"] for row in scored(folder)] == [row["target"] for row in rows(23)]
 
 
-def test_shards_get_the_same_columns(run_shards, tmp_path):
-    import pyarrow.parquet as pq
-
-    plain = [{"prompt": "a", "target": "b", "checklist": None, "note": None}]
-    texts = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": "n"}]
-    lists = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": ["n"]}]
-    source = write_shards(tmp_path / "in", plain, texts, lists)
-    totals = run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out")
-    schemas = [pq.read_schema(path) for path in outputs(tmp_path / "out")]
-    assert schemas[0].equals(schemas[1]) and schemas[1].equals(schemas[2])
-    assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", ["n"]]
-    assert run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out") == totals  # the totals are kept
+def test_shards_get_the_same_columns_and_are_one_dataset(run_shards, tmp_path):
+    """Without a checklist, with a failed row, with a category and with options, a score has other types."""
+    answers = [{"label": "hardly", "value": 0.0}, {"label": "fully", "value": 1.0}]
+    graded = {"question": "How clear?", "category": "form", "options": answers}
+    notes = [(None, None, None), ("b", [QUESTION], "n"), (None, [QUESTION], None), ("b", [QUESTION, graded], ["n"])]
+    shards = [
+        [{"prompt": "a", "target": target, "checklist": checklist, "note": note}] for target, checklist, note in notes
+    ]
+    source, out = write_shards(tmp_path / "in", *shards[1:2], shards[0], *shards[2:]), tmp_path / "out"
+    totals = run_shards(task(Judge(tmp_path / "log")), source, out)
+    schemas = [pq.read_schema(path) for path in outputs(out)]
+    assert all(schema.equals(schemas[0], check_metadata=False) for schema in schemas)
+    assert [row["note"] for row in scored(out)] == ["n", None, None, ["n"]]
+    dataset = load_dataset(str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    found = [row["checklist_score"] and score_from(row["checklist_score"], "row") for row in dataset]
+    assert found == [row["checklist_score"] and score_from(row["checklist_score"], "row") for row in scored(out)]
+    assert [score is None for score in found] == [False, True, True, False] and found[3].total == 2
+    assert run_shards(task(Judge(tmp_path / "log")), source, out) == totals  # the totals are kept

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, Option
-from checklist_rewards.datasets.columns import dataset_from_rows
 from checklist_rewards.datasets.table import BatchScore, score_from
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -109,18 +108,6 @@ def test_scores_that_datasets_saved_are_read(tmp_path):
     loaded.to_parquet(tmp_path / "b.parquet")
     assert BatchScore.from_parquet(tmp_path / "b.parquet").scores == (score, other)
     assert [text.score for text in ScoredFile(tmp_path / "b.parquet")] == [score, other]
-
-
-def test_shards_whose_scores_have_other_types_become_one_dataset(tmp_path):
-    """As `docs/ray.md` does it."""
-    found = score_checklist(Checklist.parse(["Is it?"]), [p(0.75)])
-    other = score_checklist(WARM, [LOST, Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25})])
-    for name, score in {"a": found, "b": other}.items():
-        BatchScore([score], [{"prompt": name}]).to_parquet(tmp_path / f"{name}.parquet")
-    shards = sorted(tmp_path.glob("*.parquet"))
-    dataset = dataset_from_rows(row.data for shard in shards for row in read_rows(shard))
-    dataset.to_parquet(tmp_path / "all.parquet")
-    assert BatchScore.from_parquet(tmp_path / "all.parquet").scores == (found, other)
 
 
 def test_half_a_surrogate_pair_survives(tmp_path):
