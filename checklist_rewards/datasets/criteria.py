@@ -392,15 +392,9 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: {text!r:.80} has the levels of a grade inside; {how}.")
         weight = self._weight(part.get("weight"), keys.get("weight"), where, criterion, category)
         check = self._check(part.get("check"), text, rest, where)
-        machine = self._names_code(text)
-        if machine and isinstance(check, Mapping):
+        if self._names_code(text) and isinstance(check, Mapping):
             text = question_of_instruction(check)
         item: dict[str, Any] = {"weight": weight, "options": options, "check": check, "category": category}
-        if machine and check is None:
-            raise ChecklistError(
-                f"{where}: {text.strip()!r} is the name of an instruction that no code check of this package answers, "
-                f"and no question for a model."
-            )
         required = part.get("required")
         if isinstance(required, str) and required.strip().lower() in ANSWERS:
             required = ANSWERS[required.strip().lower()] == YES
@@ -532,16 +526,13 @@ class CriteriaReader:
 
     def _levels_in(self, rest: dict[str, Any]) -> list[dict[str, Any]] | None:
         """The options of a criterion with its levels in a list or mapping, or in keys such as "1" and "score_5"."""
-        if not rest:
-            return None
         for key in LEVELS:
             levels = decoded(rest.get(key))
             if isinstance(levels, list | Mapping) and (options := options_of(levels)):
                 rest.pop(key)
                 return options
         texts = {key: text for key, text in rest.items() if isinstance(text, str)}
-        if len(texts) > 1:
-            texts = {key: text for key, text in texts.items() if len(levels_of({key: text}, self.words)) == 1}
+        texts = {key: text for key, text in texts.items() if len(levels_of({key: text}, self.words)) == 1}
         if options := scaled(levels_of(texts, self.words)) if len(texts) > 1 else None:
             for key in texts:
                 rest.pop(key)
