@@ -45,7 +45,7 @@ from checklist_rewards.errors import (
 from checklist_rewards.files.atomic import atomic_path, write_json, write_text
 from checklist_rewards.files.cells import JSON_TEXT, as_cell
 from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows, read_rows_for, write_batches
-from checklist_rewards.files.spool import ArrowSpool
+from checklist_rewards.files.spool import ArrowSpool, unified
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.rows import moved
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -363,13 +363,11 @@ def align(paths: Sequence[Path]) -> list[tuple[Path, Any]]:
     texts: set[str] = set()
     for schema in {schema.to_string(): schema for schema in schemas.values()}.values():
         for field in schema:
-            seen = types.get(field.name, pa.null())
             if field.metadata == JSON_TEXT:
                 texts.add(field.name)
             try:
-                pair = [pa.schema([("column", seen)]), pa.schema([("column", field.type)])]
-                types[field.name] = pa.unify_schemas(pair, promote_options="permissive").field(0).type
-            except pa.ArrowException:  # no common type: JSON text, as in a single file
+                types[field.name] = unified(types.get(field.name, pa.null()), field.type)
+            except (pa.ArrowException, ValueError):  # no common type: JSON text, as in a single file
                 texts.add(field.name)
     types |= dict.fromkeys(texts, pa.string())
     common = pa.schema(

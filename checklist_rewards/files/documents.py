@@ -38,14 +38,10 @@ def read_text(path: str | Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error}).") from None
     try:
-        return io.TextIOWrapper(io.BytesIO(content), encoding_of(content)).read()
+        encoding = "utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig"
+        return io.TextIOWrapper(io.BytesIO(content), encoding).read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
-
-
-def encoding_of(content: bytes) -> str:
-    """The encoding of a text file that begins with these bytes."""
-    return "utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig"
 
 
 def read_value(text: str, path: str | Path) -> Any:

@@ -68,9 +68,10 @@ class Spool:
         batch: list[dict[str, Any]] = []
         while self._file.tell() < end:
             batch.append(pickle.load(self._file))
-            if _full(batch, self._file.tell() - start) or self._file.tell() == end:
+            place = self._file.tell()
+            if len(batch) >= _BATCH_ROWS or place - start >= _BATCH_BYTES or place == end:
                 yield batch
-                batch, start = [], self._file.tell()
+                batch, start = [], place
 
     def close(self) -> None:
         """Close and delete the temporary file."""
@@ -122,14 +123,14 @@ class ArrowSpool(Spool):
                 values = [row.get(name) for row in rows]
                 try:
                     array = pa.array(values)
-                    seen, unified = array.type, _unified(inferred[name], array.type)
+                    seen, common = array.type, unified(inferred[name], array.type)
                 except _misfits() as error:
                     write_as_text(name, error)
                 else:
                     differing |= {name} if _differ(values, array) else set()
-                    if any(type != unified and not pa.types.is_null(type) for type in (inferred[name], seen)):
+                    if any(type != common and not pa.types.is_null(type) for type in (inferred[name], seen)):
                         promoted.add(name)
-                    inferred[name] = unified
+                    inferred[name] = common
         # Values of earlier batches may not fit a type that was unified with a later one: 2**53 + 1 is not a float.
         for rows in self._batches_of_rows() if promoted - as_text else ():
             for name in sorted(promoted - as_text):
@@ -215,14 +216,16 @@ def _array(values: Sequence[Any], type: pa.DataType | None) -> pa.Array:
         return pa.array([_encodable(value) for value in values], type)
 
 
-def _unified(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def unified(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of a column whose values have one of two types. Raises `ValueError`, or an `ArrowException`, if it is
+    stored as JSON text instead."""
     import pyarrow as pa
 
     schemas = [pa.schema([("column", one)]), pa.schema([("column", other)])]
-    unified = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    if _fields(unified) > _MAX_FIELDS:
+    common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    if _fields(common) > _MAX_FIELDS:
         raise ValueError(f"a struct with more than {_MAX_FIELDS} fields")
-    return unified
+    return common
 
 
 def _fields(type: pa.DataType) -> int:
@@ -241,10 +244,6 @@ def _differ(values: Sequence[Any], array: pa.Array) -> bool:
     first = next((value[0] for value in values if isinstance(value, list | tuple) and value), None)
     is_chat = isinstance(first, Mapping) and ("role" in first or "function" in first)
     return is_chat and array.to_pylist() != values
-
-
-def _full(batch: Sequence[Any], size: int) -> bool:
-    return len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES
 
 
 def _encodable(value: Any) -> Any:
