@@ -62,8 +62,10 @@ def scored(checklist: Checklist, met: list[bool], metric: str = "weighted"):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_format_is_read_by_one_command(tmp_path, name):
     sample = SAMPLES[name]
-    found, [(row, checklist), *_] = read(tmp_path, name)
+    found, rows = read(tmp_path, name)
     assert found.format.name == sample.format
+    assert list(imported_rows(tmp_path / sample.name, format=sample.format).rows) == rows  # named, or by its shape
+    row, checklist = rows[0]
     for item, (ending, weight, category) in zip(checklist.items, sample.items, strict=True):
         assert item.question.endswith(ending) and item.category == category and item.weight == pytest.approx(weight)
         asks = item.question.endswith("?") or item.question.startswith("Does this describe")

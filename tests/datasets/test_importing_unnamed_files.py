@@ -100,6 +100,7 @@ SIGNS = [{"criterion": A, "weight": 3, "type": "positive"}, {"criterion": F, "we
         ({"rubric": {"facts": {"description": A, "weight": 3}}}, {}, [(3, "facts")]),
         ({"rubric": SIGNS}, {}, [(3, "positive"), (-2, "negative")]),
         ({"rubric": f"- {A}\n- {B}"}, {}, [(1, None), (1, None)]),
+        ({"rubric": f"A good response does this:\n- {A}\n- {B}"}, {}, [(1, None), (1, None)]),
         ({"rubric": f"- [ ] {A}\n- [x] {B}"}, {}, [(1, None), (1, None)]),
         ({"rubric": [f"[ ] {A}", f"[x] {B}"]}, {}, [(1, None), (1, None)]),
         ({"rubric": f"- Facts:\n  - {A}\n  - {F}\n- Form:\n  - {B}"}, {}, [(1, "Facts"), (1, "Facts"), (1, "Form")]),

@@ -214,9 +214,6 @@ def test_a_shard_is_written_with_its_totals(folder, tmp_path):
 
 def test_a_source_that_cannot_be_read_fails_its_shard(folder, tmp_path):
     shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
-    shard.source.write_text(shard.source.read_text() + "{oops\n")
-    with pytest.raises(ShardError, match="part-0.jsonl, line 2, column 2: not valid JSON"):
-        process_shard(task(), folder, shard)
     shard.source.unlink()
     with pytest.raises(ShardError, match="part-0.jsonl: cannot be read .No such file"):
         process_shard(task(), folder, shard)

@@ -64,9 +64,7 @@ def test_the_loss_is_that_of_the_judge():
 
 def test_an_adapter_learns_and_is_a_judge(tmp_path):
     steps = []
-    record = train_adapter(
-        labelled(32), tmp_path / "adapter", base="pocket", training=TRAINING, progress=steps.append
-    )
+    record = train_adapter(labelled(32), tmp_path / "adapter", base="pocket", training=TRAINING, progress=steps.append)
     assert record["pairs"] == 64 and record["skipped"] == 0 and len(steps) == record["steps"]
     assert not (tmp_path / "adapter.training").exists()
     adapted, plain = (

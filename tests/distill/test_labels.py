@@ -13,17 +13,6 @@ from tests.jsonl import write_jsonl
 ROW = {"target": "a red cat", "question": "Is it red?", "label": 0.75, "group": "animals"}
 
 
-@pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.parquet"])
-def test_rows_with_a_label_each(tmp_path, name):
-    with write_rows(tmp_path / name) as rows:
-        rows.write(ROW)
-        rows.write(ROW | {"question": "Is it blue?", "label": 0.0})
-    assert read_labels(tmp_path / name) == [
-        Labelled("a red cat", "Is it red?", 0.75, "animals"),
-        Labelled("a red cat", "Is it blue?", 0.0, "animals"),
-    ]
-
-
 def test_labels_may_be_words_and_rows_may_have_an_input_and_a_reference(tmp_path):
     path, chat = tmp_path / "l.jsonl", [{"role": "user", "content": "Describe the cat."}]
     rows = [
@@ -33,7 +22,7 @@ def test_labels_may_be_words_and_rows_may_have_an_input_and_a_reference(tmp_path
     ]
     write_jsonl(path, *rows)
     pairs = read_labels(path)
-    assert [pair.label for pair in pairs] == [1.0, 0.0, 0.5]
+    assert [(pair.label, pair.group) for pair in pairs] == [(1.0, "animals"), (0.0, "animals"), (0.5, "animals")]
     assert [pair.input for pair in pairs] == ["Describe the cat.", None, "Describe the cat."]
     assert [pair.reference for pair in pairs] == ["It is red.", None, None]
     assert list(by_target([*pairs, pairs[0]]).values()) == [[0, 3], [1], [2]]
