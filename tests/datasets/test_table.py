@@ -31,6 +31,7 @@ LOST = Verdict(unanswered="backend_error: gone")
 ONE = score_checklist(CHECKLIST, [p(0.9), p(0.2), p(0.1), p(0.8)])
 TWO = score_checklist(CHECKLIST, [p(0.9), LOST, p(0.9), Verdict(answer="no", reasoning="Because.", quality=4)])
 NONE = score_checklist(CHECKLIST, [LOST] * 4)
+FEW = score_checklist(CHECKLIST, [p(0.9), LOST, LOST, LOST])  # too few answers for a score
 
 
 def test_totals_are_those_of_the_scores():
@@ -50,14 +51,17 @@ def test_totals_are_those_of_the_scores():
 
 
 def test_the_table_has_the_rows_the_scores_and_their_numbers():
-    frame = BatchScore([ONE, TWO, None], [{"n": 1, "text": "a"}, {"n": 2, "text": None}, {"n": 3}]).to_dataframe()
+    scores, rows = [ONE, TWO, None, FEW], [{"n": 1, "text": "a"}, {"n": 2, "text": None}, {"n": 3}, {"n": 4}]
+    frame = BatchScore(scores, rows).to_dataframe()
     assert list(frame.columns[:3]) == ["n", "text", "checklist_score"]
-    assert frame["n"].tolist() == [1, 2, 3] and frame["text"].tolist()[:2] == ["a", None]
+    assert frame["n"].tolist() == [1, 2, 3, 4] and frame["text"].tolist()[:2] == ["a", None]
     assert frame["text"].iloc[2] is pd.NA
     assert frame["checklist_score.pass_rate"].tolist()[:2] == [0.75, pytest.approx(1 / 3)]
     assert frame["checklist_score.quality"].tolist()[1] == 4.0
     assert frame["checklist_score.category/form"].mean() == pytest.approx(0.75)
-    assert frame["checklist_score.primary_score"].isna().tolist() == [False, False, True]
+    for name in ("primary_score", "pass_rate"):
+        assert frame[f"checklist_score.{name}"].isna().tolist() == [False, False, True, True]
+    assert frame["checklist_score.answered"].tolist()[3] == 1
 
 
 def test_in_parquet_a_batch_is_the_file_of_score(tmp_path):
