@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.atomic import atomic_path, replace_folder
 from checklist_rewards.files.rows import file_format, write_rows
 from checklist_rewards.version import __version__
 
@@ -177,16 +176,10 @@ def _save_folder(dataset: Dataset, path: Path) -> None:
     if path.exists() and not (path / "dataset_info.json").is_file() and (path.is_file() or any(path.iterdir())):
         raise SampleError(f"{path}: cannot be written, because it exists and is not a saved dataset.")
     path = path.resolve()
-    fresh, old = (path.with_name(f".{path.name}.{secrets.token_hex(4)}.{kind}") for kind in ("tmp", "old"))
     try:
-        dataset.save_to_disk(fresh)
-        if path.exists():
-            path.rename(old)
-        fresh.rename(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            dataset.save_to_disk(Path(folder, "finished"))
+            replace_folder(Path(folder, "finished"), path, Path(folder, "replaced"))
     except OSError as error:
         raise SampleError(f"{path}: cannot be written ({error.strerror or error}).") from error
-    finally:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-        shutil.rmtree(fresh, ignore_errors=True)

@@ -36,9 +36,9 @@ from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 from checklist_rewards.config import Config
 from checklist_rewards.distill.labels import Context, by_target
-from checklist_rewards.distill.training import TrainingStep, bf16_is_faster, place
+from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import replace_folder, write_text
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -303,7 +303,7 @@ def _train(
     finished = checkpoints / "adapter"
     model.peft_config["default"].base_model_name_or_path = base
     model.save_pretrained(str(finished), save_embedding_layers=False)
-    place(finished, output, checkpoints / "replaced")
+    replace_folder(finished, output, checkpoints / "replaced")
     # Killed at any instant, the same training can be called again.
     (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
     shutil.rmtree(checkpoints)

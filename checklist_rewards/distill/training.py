@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import math
 import random
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +48,7 @@ from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.config import Config
 from checklist_rewards.distill.labels import by_target, read_group
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.files.atomic import replace_folder
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.validation import finite
 
@@ -257,21 +257,8 @@ def train_encoder(
             encoder.save_pretrained(str(model_folder), create_model_card=False)
         if card is not None:
             (model_folder / "README.md").write_text(card(record), encoding="utf-8")
-        place(model_folder, output, Path(folder) / "replaced")
+        replace_folder(model_folder, output, Path(folder) / "replaced")
     return record
-
-
-def place(finished: Path, output: Path, replaced: Path) -> None:
-    """Move a finished folder to its place. A folder that is there goes to `replaced`, and comes back if this fails."""
-    if output.exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-        output.replace(replaced)
-    try:
-        finished.replace(output)
-    except OSError:
-        if replaced.exists():
-            replaced.replace(output)
-        raise
 
 
 def _trim() -> None:

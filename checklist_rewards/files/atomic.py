@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import secrets
+import shutil
 import stat
 import sys
 import tempfile
@@ -117,6 +118,19 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Write a JSON document. Raises [`SampleError`] if it cannot be written."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def replace_folder(finished: Path, output: Path, replaced: Path) -> None:
+    """Move a finished folder to its place. A folder that is there goes to `replaced`, and comes back if this fails."""
+    if output.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        output.replace(replaced)
+    try:
+        finished.replace(output)
+    except OSError:
+        if replaced.exists():
+            replaced.replace(output)
+        raise
 
 
 def _temporary(path: Path) -> tuple[Path, int]:
