@@ -84,7 +84,10 @@ def read_source(source: str | Path | Dataset) -> SourceRows:
             return SourceRows((row for file in files for row in _of_file(file)), partial(_features, files[0]))
         dataset = _of_hub(str(source))
     name = str(source) if isinstance(source, str | Path) else "the dataset"
-    return SourceRows(_of_dataset(dataset, name), lambda: getattr(dataset, "features", None) or {})
+    if hasattr(dataset, "keys"):
+        raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
+    rows = (replace(row, where=f"{name}, {row.where}") for row in rows_of_dataset(dataset))
+    return SourceRows(rows, lambda: getattr(dataset, "features", None) or {})
 
 
 def source_files(source: str | Path) -> list[Path] | None:
@@ -176,9 +179,8 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
         yield from (
             Row(n, {"id": key, **row}, f"{path}, {key!r}") for n, (key, row) in enumerate(value.items(), start=1)
         )
-    elif tables := _tables(value):
-        [rows] = tables
-        yield from (Row(n, entry, f"{path}, row {n}") for n, entry in enumerate(rows, start=1))
+    elif rows := _rows_in(value):
+        yield from _of_list(rows, path)
     elif "source_method" in value and "items" in value:  # a checklist of AutoChecklist
         prompt = {"input": value["input"]} if value.get("input") else {}
         yield Row(1, {**prompt, "checklist": value}, where)
@@ -186,8 +188,8 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
         yield Row(1, value, where)
 
 
-def _tables(value: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The only list of rows in a mapping that is no row itself, such as its `data`."""
+def _rows_in(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The only list of rows in a mapping that is no row itself, such as its `data`; otherwise empty."""
     lists = [entries for entries in value.values() if isinstance(entries, list) and entries]
     rows = [
         entries
@@ -200,7 +202,7 @@ def _tables(value: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
             for entry in entries
         )
     ]
-    return rows if len(rows) == 1 and not _ASKED & value.keys() else []
+    return rows[0] if len(rows) == 1 and not _ASKED & value.keys() else []
 
 
 def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
@@ -256,12 +258,6 @@ def _asked_and_answered(submission: str) -> tuple[Any, str]:
         if all(isinstance(part, str) for part in whole.values()):
             return whole["question"], whole["response"]
     return None, submission
-
-
-def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:
-    if hasattr(dataset, "keys"):
-        raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
-    return (replace(row, where=f"{name}, {row.where}") for row in rows_of_dataset(dataset))
 
 
 def rows_of_dataset(dataset: Any) -> Iterator[Row]:

@@ -36,7 +36,7 @@ from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 from checklist_rewards.config import Config
 from checklist_rewards.distill.labels import Context, by_target
-from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
+from checklist_rewards.distill.training import RECENT_STEPS, TrainingStep, bf16_is_faster
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.atomic import replace_folder, write_text
 from checklist_rewards.judges.labels import Labelled
@@ -51,7 +51,6 @@ _HASHED = ("target", "question", "label", "group", "input", "reference")
 """Fields of a label that a started training depends on."""
 _SAVED_STEPS = 50
 _KEPT = 2
-_RECENT_STEPS = 50
 _SETTINGS, _FINISHED = "settings.json", "finished.json"
 
 
@@ -254,7 +253,7 @@ def _train(
     class Report(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if progress is not None:
-                progress(TrainingStep(state.epoch, _mean_loss(state.log_history[-_RECENT_STEPS:])))
+                progress(TrainingStep(state.epoch, _mean_loss(state.log_history[-RECENT_STEPS:])))
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             write_text(seconds_path, str(before + time.monotonic() - started))

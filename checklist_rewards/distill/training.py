@@ -53,7 +53,7 @@ from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.validation import finite
 
 _TRIM_STEPS = 10
-_RECENT_STEPS = 50
+RECENT_STEPS = 50
 _PAIRS = 8
 """Number of matched pairs per step that replace one target with its questions."""
 _CONTEXT_LETTERS = 4 * MAX_CONTEXT
@@ -278,7 +278,7 @@ class PackedLoss(torch.nn.Module):
         super().__init__()
         self.model, self.pairs, self.bf16 = model, pairs, bf16
         self._texts = EncoderTexts(model.tokenizer)
-        self._losses: deque[torch.Tensor] = deque(maxlen=_RECENT_STEPS)
+        self._losses: deque[torch.Tensor] = deque(maxlen=RECENT_STEPS)
 
     @property
     def recent(self) -> float:

@@ -30,7 +30,7 @@ from checklist_rewards.messages import SAYING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MAX_DEPTH = 100
+MAX_DEPTH = 100
 """Levels of lists and mappings in a value. Parquet's writer and reader call themselves for each."""
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """How a file in UTF-16 begins."""
@@ -206,7 +206,7 @@ def from_cell(text: str) -> Any:
 def check_depth(value: Any) -> None:
     """Raises [`SampleError`] for a value with more levels of lists and mappings than a file can have."""
     level = [value]
-    for _ in range(_MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         level = [
             inner
             for outer in level
@@ -215,7 +215,7 @@ def check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise SampleError(f"a value has more than {_MAX_DEPTH} levels of lists and mappings.")
+    raise SampleError(f"a value has more than {MAX_DEPTH} levels of lists and mappings.")
 
 
 def as_text(value: Any) -> str:

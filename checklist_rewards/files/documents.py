@@ -22,10 +22,9 @@ from pydantic import BaseModel, ValidationError, ValidationInfo
 from checklist_rewards.config import sentence
 from checklist_rewards.errors import ConfigError, shown
 from checklist_rewards.files.atomic import write_json, write_text
-from checklist_rewards.files.cells import UTF16_MARKS
+from checklist_rewards.files.cells import MAX_DEPTH, UTF16_MARKS
 from checklist_rewards.validation import first_error
 
-MAX_DEPTH = 100
 _MAX_BITS = 1024
 _EXTRA_VALUES = 10_000
 
