@@ -68,14 +68,7 @@ def test_all_candidates_of_all_pools_are_scored_in_one_plan_as_score_batch_does(
 # --- which text is judged
 
 
-THINKING = "<think>red red red red</think>plain"
-
-
-def test_the_answer_is_judged_and_the_full_text_is_returned():
-    backend = FakeBackend(likes)
-    ranking = rerank(scorer_on(backend), ["Is it red?"], [THINKING, "red", "<think>plain</think>\n\nred red"])
-    assert ranking.ranks == (3, 2, 1) and ranking.best == ("<think>plain</think>\n\nred red",)
-    assert ranking.candidates[0] == THINKING and not any("red red red" in prefix for prefix, _ in backend.asked)
+def test_the_shortest_answer_wins_with_its_thought_and_without_an_answer_no_one():
     candidates = ["red, it is", "<think>What shall I write?</think>red"]  # the second answer is the shortest
     assert rerank(scorer_on(), ["Is it red?"], candidates, ties="shortest").ranks == (2, 1)
     assert rerank(scorer_on(), ["Is it red?"], ["", "<think>red"]).ranks == (1, 1)  # both have no answer
