@@ -8,6 +8,7 @@ import pytest
 from datasets import load_dataset
 
 from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.datasets.shards import in_groups
 from checklist_rewards.datasets.tasks import RowTask, RowWork
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
@@ -115,6 +116,7 @@ def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
     prompts = [{row.data["prompt"] for row in read_rows(path)} for path in outputs(folder)]
     assert [len(names) for names in prompts] == [2, 2, 2] and len(set.union(*prompts)) == 6
     assert totals.rows == 23
+    assert list(map(len, in_groups("a" * 7, 3, key=str))) == [6, 1]  # of one prompt, at most twice as many
     assert [row["target"] for row in scored(folder)] == [row["target"] for row in rows(23)]
 
 

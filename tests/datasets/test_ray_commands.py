@@ -261,6 +261,7 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
         ("score judged -o out --actors 2", "--actors has no effect without --ray; omit it."),
         ("score judged -o out --ray --target-key answer", "column 'answer' not found"),
         ("score judged -o out --ray --store a --no-store", "contradict"),
+        ("score judged/*.jsonl -o judged --ray", "--output judged is the folder of the input; choose another one."),
         ("score nowhere -o out --ray", ""),
     ):
         run(command, refused=sentence)
