@@ -20,7 +20,7 @@ from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, decide
-from checklist_rewards.generators.constraints.reading import Clause, Requirement, clauses_of
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
 from checklist_rewards.generators.constraints.rules import things_in
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
@@ -35,7 +35,7 @@ def find_requirements(prompt: str) -> list[Requirement]:
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
     tasks: set[str] = set()
-    for clause in clauses_of(prompt):
+    for clause in PromptText(prompt).clauses():
         task = clause.tokens[0] == "describe" or clause.tokens[:2] == ["write", "a"]
         for requirement in _of_clause(clause):
             check = requirement.check or {}

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.lexicon import (
@@ -139,9 +140,9 @@ class Clause:
     places in the prompt. `plain` has all basic words, each followed by a space.
     """
 
-    def __init__(self, view: PromptText, start: int, end: int, words: list[str], starts: list[int], ends: list[int]):
+    def __init__(self, view: PromptText, start: int, end: int):
         self.view, self.start, self.end, self.text = view, start, end, view.text[start:end]
-        self.tokens, self.words, self.starts, self.ends = basic_words(words, starts, ends)
+        self.tokens, self.words, self.starts, self.ends = basic_words(self.text, start)
         self.length, self.plain = len(self.tokens), " ".join(self.tokens) + " "
         self._offsets = [0, *itertools.accumulate(map(len, self.tokens))]
         self.tokens, self.words = self.tokens + _PADDING, self.words + _PADDING
@@ -154,7 +155,7 @@ class Clause:
         if end < 0 or not _LIST_ITEM.match(text, line):
             return ""
         first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
-        return " ".join(basic_words(*split(text[first : end + 1]))[0])
+        return " ".join(basic_words(text[first : end + 1])[0])
 
     def asks(self) -> bool:
         """Whether it is a question, not a request."""
@@ -186,30 +187,24 @@ class Clause:
         return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
 
-def split(text: str) -> tuple[list[str], list[int], list[int]]:
-    """The words and marks of a text, and where they start and end."""
+def basic_words(text: str, start: int = 0) -> tuple[list[str], list[str], list[int], list[int]]:
+    """The basic words of a text, with the words or phrases that they stand for, and where these start and end, counted
+    from `start`. Words of politeness are omitted."""
     parts = _TOKEN.split(text)
-    places = list(itertools.accumulate(map(len, parts)))
-    return parts[1::2], places[:-1:2], places[1::2]
-
-
-def basic_words(
-    words: list[str], starts: list[int], ends: list[int]
-) -> tuple[list[str], list[str], list[int], list[int]]:
-    """Basic words, with the words or phrases that they stand for and their places. Words of politeness are omitted."""
+    places = list(itertools.accumulate(map(len, parts), initial=start))
+    words, starts, ends = parts[1::2], places[1:-1:2], places[2::2]
     tokens = list(map(BASIC_WORDS.__getitem__, words))
-    phrases: list[tuple[int, int, str]] = []
+    phrases: list[tuple[int, int, str, str]] = []
     after = 0
     pairs = map(PHRASES.__contains__, itertools.pairwise(words))
     for n in list(itertools.compress(itertools.count(), pairs)):
-        for phrase, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
+        for phrase, name, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
-                phrases.append((n, after, basic))
+                phrases.append((n, after, name, basic))
                 break
-    for n, after, basic in reversed(phrases):
-        words[n:after] = [" ".join(word for word in words[n:after] if word != "-")]
-        tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [basic], [], []
+    for n, after, name, basic in reversed(phrases):
+        words[n:after], tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [name], [basic], [], []
     if "" in tokens:
         words = list(itertools.compress(words, tokens))
         starts, ends = list(itertools.compress(starts, tokens)), list(itertools.compress(ends, tokens))
@@ -227,21 +222,11 @@ def basic_words(
 
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    return {int(token.rstrip("x")) for token in basic_words(*split(text))[0] if token[:1].isdigit()}
+    return {int(token.rstrip("x")) for token in basic_words(text)[0] if token[:1].isdigit()}
 
 
-_MARKS = re.compile(r"[\"“”`]|(?<!\w)['‘’]|\*\*|<<|[Pp]\.\s?[PpSs]")
-"""Quotation marks, and marks with which a requirement can start."""
-_APART = bytes(n if n < 128 and (chr(n).isalnum() or n == 39) else 32 for n in range(256))
-"""Every character that no word contains becomes a space."""
-
-
-def clauses_of(prompt: str) -> Iterator[Clause]:
-    """The clauses of a prompt that contain a word with which a requirement can start."""
-    words = frozenset(prompt.lower().encode("ascii", "replace").translate(_APART).decode().split())
-    counted = not COUNTED.isdisjoint(words) and (_DIGIT.search(prompt) or not NUMBERS.isdisjoint(words))
-    if counted or not ANCHORS.isdisjoint(words) or _MARKS.search(prompt):
-        yield from PromptText(prompt).clauses()
+_APART = bytes(n if chr(n).isalnum() or n == 39 else 32 for n in range(256))
+"""Every character of Latin-1 that no word contains becomes a space."""
 
 
 class PromptText:
@@ -275,11 +260,16 @@ class PromptText:
         """The ends of the clauses, without that of the text. A sentence may end inside a quotation."""
         stops = (end for _, end, value in outer if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end))
         self.ends = sorted([*self.ends, *stops])
-        self._words, self._starts, self._ends = split(self.text)
-        self.words = frozenset(self._words)
+        self._apart = self.text.encode("latin-1", "replace").translate(_APART).decode("latin-1").replace(" '", "  ")
+        """The text with spaces between words only."""
         self.has_headers = ":\n" in self.text
-        self._marks = [mark for mark in (QUOTE, "**", "<<") if mark in self.text]
+        self._marks = [mark for mark in (QUOTE, "**", "<<", "p.") if mark in self.text]
         self._found: dict[int, int] = {}
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of the masked text."""
+        return frozenset(self._apart.split())
 
     def last(self, expression: re.Pattern[str], words: Iterable[str]) -> int:
         """Where a pattern, which needs one of the words, matches for the last time in the masked text, -1 for nowhere.
@@ -293,26 +283,29 @@ class PromptText:
 
     def clauses(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        first, text = 0, self.text
-        for start, end in zip([0, *self.ends], [*self.ends, len(text)], strict=True):
-            last = bisect_left(self._starts, end, first)
-            words = self._words[first:last]
+        start = 0
+        for end in [*self.ends, len(self.text)]:
+            words = self._apart[start:end].split()
             if end - start <= LONGEST_CLAUSE and (
                 not ANCHORS.isdisjoint(words)
-                or (
-                    not COUNTED.isdisjoint(words)
-                    and (_DIGIT.search(text, start, end) or not NUMBERS.isdisjoint(words))
-                )
-                or any(text.find(mark, start, end) >= 0 for mark in self._marks)
+                or (not COUNTED.isdisjoint(words) and self._has_number(words, start, end))
+                or (self._marks and any(self.text.find(mark, start, end) >= 0 for mark in self._marks))
             ):
-                yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
-            first = last
+                yield Clause(self, start, end)
+            start = end
+
+    def _has_number(self, words: list[str], start: int, end: int) -> bool:
+        return not NUMBERS.isdisjoint(words) or _DIGIT.search(self.text, start, end) is not None
 
 
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
-    lines, above = text.splitlines(keepends=True), 0
+    lines, above, lower = text.splitlines(keepends=True), 0, text.lower()
+    giving = [word for word in _GIVING if word in lower]
+    if len(lines) == 1 and not giving:
+        yield text
+        return
     if "above" in text:
         above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
     inside = begun = False
@@ -320,7 +313,7 @@ def _without_material(text: str) -> Iterator[str]:
         label = _LABEL.match(line) if len(lines) > 1 else None
         if label or (begun and OF_RESPONSE.search(line)):
             inside, begun = bool(label and label["text"]), False
-        given = _GIVEN.match(line) if any(map(line.lower().__contains__, _GIVING)) else None
+        given = _GIVEN.match(line) if giving and any(map(line.lower().__contains__, giving)) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
         begun = inside and (begun or bool(line.strip() and not label))
