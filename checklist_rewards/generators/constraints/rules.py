@@ -46,19 +46,15 @@ class Match:
 
 
 Rule = Callable[[Match], Iterator[Found]]
-RULES: list[tuple[re.Pattern[str], Rule]] = []
-"""All rules in the order in which they read a clause, each with its phrase."""
-_NEEDED: dict[str, list[int]] = {}
-"""The numbers of the rules that read a clause with a word or basic word."""
+RULES: list[tuple[frozenset[str], re.Pattern[str], Rule]] = []
+"""All rules in the order in which they read a clause, each with the words that it needs and its phrase."""
 
 
 def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
     """A rule for each match of a phrase, which is searched in clauses with one of the needed words or basic words."""
 
     def add(function: Rule) -> Rule:
-        for word in needed.split():
-            _NEEDED.setdefault(word, []).append(len(RULES))
-        RULES.append((phrase(rf"(?<!\S)(?:{text})"), function))
+        RULES.append((frozenset(needed.split()), phrase(rf"(?<!\S)(?:{text})"), function))
         return function
 
     return add
@@ -66,24 +62,24 @@ def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
 
 def things_in(clause: Clause) -> Iterator[Found]:
     """The things that the rules find in a clause. What one rule found is not found again by the next."""
-    used: set[int] = set()
-    words = _NEEDED.keys() & {*clause.tokens, *clause.words}
+    words, used = {*clause.tokens, *clause.words}, set[int]()
     if _NUMBER.search(clause.plain):
         words.add("number")
-    for n in sorted({n for word in words for n in _NEEDED[word]}):
-        pattern, function = RULES[n]
+    for needed, pattern, function in RULES:
+        if needed.isdisjoint(words):
+            continue
         things = [
             found
             for match in pattern.finditer(clause.plain)
             for found in function(Match(clause, match))
-            if used.isdisjoint(range(found.start, found.end))
+            if not used or used.isdisjoint(range(found.start, found.end))
         ]
         for found in things:
             used.update(range(found.start, found.end))
         yield from things
 
 
-_NUMBER = re.compile(r"\d+x? ")
+_NUMBER = re.compile(r"\d\d*x? ")
 _OPEN = phrase(
     r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
     r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))"
@@ -407,7 +403,7 @@ def two_responses(m: Match) -> Iterator[Found]:
 
 
 @rule(
-    "mark",
+    "end first",
     "(?:end <the short _ response it>*(?:in <the response _>+)?in |(?P<last>first )<piece _>"
     r"(?P<is><must mustnt><not>*<is written>))(?:<a only exactly>|\d+ )+mark ",
 )
