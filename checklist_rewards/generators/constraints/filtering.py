@@ -16,6 +16,7 @@ code, a change of mind ("scratch that"), another language or another text ("then
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from checklist_rewards.generators.constraints.lexicon import BASIC_WORDS
@@ -49,7 +50,8 @@ _OF_TEXT = ("language", "casing")
 """Types of checks about the form of the text that a task asks for."""
 
 
-class Found(NamedTuple):
+@dataclass(slots=True)
+class Found:
     """A thing that a rule found: the basic words from `start` to `end` of the clause.
 
     `check` holds if it is required, `denied` if it is forbidden; None where no check expresses that. With a `reason`,
@@ -69,11 +71,12 @@ class Found(NamedTuple):
     negations: int = 0
     """Negations inside it."""
 
-    @property
-    def kind(self) -> str:
-        """The type of its check, or the name of what its check counts with a pattern."""
+    kind: str = field(init=False)
+    """The type of its check, or the name of what its check counts with a pattern."""
+
+    def __post_init__(self) -> None:
         check: Spec = self.check or self.denied or {"type": ""}
-        return NAMES.get(check.get("pattern", ""), str(check["type"]))
+        self.kind = NAMES[check["pattern"]] if check.get("pattern") in NAMES else check["type"]
 
 
 FRAGMENTS = {
@@ -373,19 +376,19 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     if left.count(" ", 0, left.rfind(": ") + 1) > 2:
         return None  # a text after a colon
-    passive = _PASSIVE.match(right)
+    passive = _PASSIVE.match(right) if right else None
     what = passive["what"].strip() if passive else ""
     if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
         negations, end = negations_in(passive["how"]) + (what == "forbidden"), found.end + passive[0].count(" ")
-        found = found._replace(subject=True, end=end, negations=found.negations + negations)
+        found = replace(found, subject=True, end=end, negations=found.negations + negations)
         right = right[passive.end() :]
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office", "must be used for 3 words"
-    if own := _OWN_NOUN.match(right):
+    if right and (own := _OWN_NOUN.match(right)):
         right = right[own.end() :]  # "a 300-word magazine article"
     form, kind = _form(clause, found, left), found.kind
-    follows = kind == "postscript" or _NEXT.match(right)
-    if kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right):
+    follows = kind == "postscript" or not right or _NEXT.match(right)
+    if right and kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right):
         follows = None
     if not form or not follows or (form.topic is not None and _of_the_topic(clause, found, form, form.topic)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
@@ -422,9 +425,9 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     commas = (found.denied or {}).get("letters") == ","
     if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    part = _PART_FIRST.match(left) or _in_unknown(clause, 0, left, _IN_UNKNOWN_FIRST)
-    part = part or _in_unknown(clause, found.end, right, _IN_UNKNOWN)
-    if part or (kind != "sections" and _PART_AFTER.match(right)):
+    part = ", " in left and (_PART_FIRST.match(left) or _in_unknown(clause, 0, left, _IN_UNKNOWN_FIRST))
+    part = part or (right and _in_unknown(clause, found.end, right, _IN_UNKNOWN))
+    if part or (right and kind != "sections" and _PART_AFTER.match(right)):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
     placed = after and (form.negations + found.negations or (after["any"] and not _at_least(found)))

@@ -301,10 +301,9 @@ class PromptText:
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
-    lines, above, lower = text.splitlines(keepends=True), 0, text.lower()
-    giving = [word for word in _GIVING if word in lower]
-    if len(lines) == 1 and not giving:
-        yield text
+    lines, above = text.splitlines(keepends=True), 0
+    if len(lines) == 1 and not any(map(text.lower().__contains__, (":", "?", "prompt", "sentence"))):
+        yield text  # it has nothing that ends what stands before another prompt
         return
     if "above" in text:
         above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
@@ -313,7 +312,7 @@ def _without_material(text: str) -> Iterator[str]:
         label = _LABEL.match(line) if len(lines) > 1 else None
         if label or (begun and OF_RESPONSE.search(line)):
             inside, begun = bool(label and label["text"]), False
-        given = _GIVEN.match(line) if giving and any(map(line.lower().__contains__, giving)) else None
+        given = _GIVEN.match(line) if any(map(line.lower().__contains__, _GIVING)) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
         begun = inside and (begun or bool(line.strip() and not label))
