@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,7 +56,7 @@ _BLOCKS = {
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
-        r"(?ms)(?:\bA\)|^A\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
+        r"(?ms)A(?:(?<!\wA)\)|(?<=^A)\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
     ),
 }
 """Code, quoted lines, texts between lines and options of a question, each with a string that the text needs."""
@@ -171,7 +171,8 @@ class Clause:
     def span(self, match: re.Match[str], group: int | str = 0) -> tuple[int, int]:
         """The basic words from which and up to which a match in `plain` reaches."""
         start, end = match.span(group)
-        return self.plain.count(" ", 0, start), self.plain.count(" ", 0, end)
+        first = self.plain.count(" ", 0, start)
+        return first, first + self.plain.count(" ", start, end)
 
     def around(self, start: int, end: int) -> tuple[str, str]:
         """The basic words before and after those from `start` to `end`."""
@@ -197,7 +198,7 @@ def basic_words(text: str, start: int = 0) -> tuple[list[str], list[str], list[i
     phrases: list[tuple[int, int, str, str]] = []
     after = 0
     pairs = map(PHRASES.__contains__, itertools.pairwise(words))
-    for n in list(itertools.compress(itertools.count(), pairs)):
+    for n in itertools.compress(itertools.count(), pairs):
         for phrase, name, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
@@ -248,7 +249,7 @@ class PromptText:
         for start, end in sorted(quoted, key=lambda span: (span[0], -span[1])):
             if not (outer and start < outer[-1][1]):
                 outer.append((start, end, prompt[start + 1 : end - 1].strip().rstrip(",;")))
-        self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)}
+        self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)} if quoted else {}
         """The enumerations of quoted strings by their places."""
         for strings in self.quoted.values():
             mask = QUOTE if strings.values[0] else CODE
@@ -258,8 +259,9 @@ class PromptText:
             self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
         self.ends = [match.end() for match in _END.finditer(cased)]
         """The ends of the clauses, without that of the text. A sentence may end inside a quotation."""
-        stops = (end for _, end, value in outer if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end))
-        self.ends = sorted([*self.ends, *stops])
+        for _, end, value in outer:
+            if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end):
+                insort(self.ends, end)
         self._apart = self.text.encode("latin-1", "replace").translate(_APART).decode("latin-1").replace(" '", "  ")
         """The text with spaces between words only."""
         self.has_headers = ":\n" in self.text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
@@ -48,6 +49,8 @@ class Match:
 Rule = Callable[[Match], Iterator[Found]]
 RULES: list[tuple[frozenset[str], re.Pattern[str], Rule]] = []
 """All rules in the order in which they read a clause, each with the words that it needs and its phrase."""
+_NEEDED: set[str] = set()
+"""The words that rules need."""
 
 
 def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
@@ -55,28 +58,31 @@ def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
 
     def add(function: Rule) -> Rule:
         RULES.append((frozenset(needed.split()), phrase(rf"(?<!\S)(?:{text})"), function))
+        _NEEDED.update(needed.split())
         return function
 
     return add
 
 
-def things_in(clause: Clause) -> Iterator[Found]:
+@lru_cache(1000)
+def _rules_of(words: frozenset[str]) -> list[tuple[re.Pattern[str], Rule]]:
+    """The rules that need one of some words."""
+    return [(pattern, function) for needed, pattern, function in RULES if not needed.isdisjoint(words)]
+
+
+def things_in(clause: Clause) -> list[Found]:
     """The things that the rules find in a clause. What one rule found is not found again by the next."""
-    words, used = {*clause.tokens, *clause.words}, set[int]()
+    words = _NEEDED.intersection([*clause.tokens, *clause.words])
     if _NUMBER.search(clause.plain):
         words.add("number")
-    for needed, pattern, function in RULES:
-        if needed.isdisjoint(words):
-            continue
-        things = [
-            found
-            for match in pattern.finditer(clause.plain)
-            for found in function(Match(clause, match))
-            if not used or used.isdisjoint(range(found.start, found.end))
-        ]
-        for found in things:
-            used.update(range(found.start, found.end))
-        yield from things
+    found: list[Found] = []
+    used: set[int] = set()
+    for pattern, function in _rules_of(frozenset(words)):
+        for match in pattern.finditer(clause.plain):
+            things = function(Match(clause, match))
+            found += [one for one in things if not used or used.isdisjoint(range(one.start, one.end))]
+        used.update(*(range(one.start, one.end) for one in found))
+    return found
 
 
 _NUMBER = re.compile(r"\d\d*x? ")
@@ -124,7 +130,7 @@ _LIMIT = phrase(
 """What a number is the limit of: "the number of words should be", "word limit"."""
 
 
-@rule("number", r"\A")
+@rule("number", r"\A.*")
 def counts(m: Match) -> Iterator[Found]:
     """What the numbers count: "at least 100 words", "the word rain twice", "word limit: 50"."""
     after = 0
@@ -202,7 +208,7 @@ def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Am
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
 _SECTIONS = re.compile(r"(?i)\b(?:each|every) (\w+)\b[^.\n]{0,40}? (?:with|by|as) \W?([a-z]+) X\b")
 """Numbered headings: "Mark the beginning of each section with SECTION X"."""
-_EMPHASIS = ("highlight", "emphasi", "italic")
+_EMPHASIS = re.compile(r"(?<!\S)(?:highlight|emphasi|italic)")
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
 _IN_CAPITALS = phrase("(?:or word )?<that in is written must short the response>*caps ")
 _WANTED = phrase("<,>*(?:ensure |(?:ensure )?<write describe><the a>*|ensure <the a>*)")
@@ -229,8 +235,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         end_of += 1
     end_of = end_of if tokens[end_of - 1] == "written" else end
     marked = _SECTIONS.search(view.prompt) if name == "parts" and "X" in view.prompt else None
-    emphasized = any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of))
-    if emphasized and _MARKDOWN.search(view.text):
+    if _EMPHASIS.search(_near(clause, start, end_of)) and _MARKDOWN.search(view.text):
         if name in ("parts", "sentences", "words", "phrases", "bullet points", "highlighted passages"):
             found = found if found.how else found._replace(high=None)
             yield _bounded(start, end_of, "highlighted passages", found)
@@ -252,12 +257,12 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         yield _bounded(start, end, name, found)
 
 
-def _near(clause: Clause, start: int, end: int) -> list[str]:
+def _near(clause: Clause, start: int, end: int) -> str:
     """The words of a thing, with up to three before it in the same part of the clause."""
     first = start
     while first and first > start - 3 and clause.tokens[first - 1] not in (",", "and"):
         first -= 1
-    return clause.words[first:end]
+    return " ".join(clause.words[first:end])
 
 
 def _unclear(clause: Clause, start: int, end: int, name: str, found: Amount) -> str | None:
@@ -304,7 +309,7 @@ _FIRST = re.compile(
 )
 
 
-@rule(_REPEATING, r"\A")
+@rule(_REPEATING, r"\A.*")
 def repeated(m: Match) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
     clause, view = m.clause, m.clause.view
@@ -394,7 +399,7 @@ _STARS = re.compile(
 )
 
 
-@rule("asterisks asterisk", r"\A")
+@rule("asterisks asterisk", r"\A.*")
 def two_responses(m: Match) -> Iterator[Found]:
     """Two responses with six asterisks between them."""
     for match in _STARS.finditer(m.clause.text):
