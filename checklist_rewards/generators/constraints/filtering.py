@@ -233,10 +233,10 @@ _TAKEN_BACK = frozenset(
 )
 """A limit is taken back, or a part of the text does not count."""
 _RECONSIDERED = re.compile(
-    r"(?<!n't )(?<!not )(?<!never )\b(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
+    r"\b(?<!n't )(?<!not )(?<!never )(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
     r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather"
     r"|no longer appl(?:y|ies))\b"
-    r"|(?:(?<=[\x01.!?,;:\n(–—-])|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
+    r"|(?:[.!?,;:\n(–—-]|(?<=\x01)|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
 )
 """What stands before is taken back, whatever it is."""
 _TAKING_BACK = frozenset(
@@ -287,8 +287,9 @@ def _form(clause: Clause, found: Found, left: str) -> _Form | None:
     ensured = left.find("ensure ", first)
     if ensured > first and not negations_in(left[first:ensured]):
         first = ensured
-    last, place = left[first:], left.count(" ", 0, first)
-    before = "" if {",", "and", ":", "-"}.issuperset(left[:first].split()) else left[:first]
+    last, before, place = left[first:], left[:first], left.count(" ", 0, first)
+    if before and {",", "and", ":", "-"}.issuperset(before.split()):
+        before = ""
     negations = negations_in(last)
     if found.subject:
         own = _OWN_VERB.fullmatch(last)
@@ -374,7 +375,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
         return None
-    if left.count(" ", 0, left.rfind(": ") + 1) > 2:
+    if ": " in left and left.count(" ", 0, left.rfind(": ") + 1) > 2:
         return None  # a text after a colon
     passive = _PASSIVE.match(right) if right else None
     what = passive["what"].strip() if passive else ""
@@ -397,7 +398,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
     reason = _reason(clause, found, form, left, right) or found.reason
-    if not reason and "roughly" in right.split()[:2]:
+    if not reason and "roughly " in right and "roughly" in right.split()[:2]:
         reason = APPROXIMATE
     if not reason and found.subject and what == "allowed" and not negations:
         reason = PERMITTED

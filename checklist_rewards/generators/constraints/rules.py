@@ -486,7 +486,7 @@ def quoted_strings(m: Match) -> Iterator[Found]:
     if any(len(value) > 300 or _NOT_LITERAL.search(value) for value in given.values):
         return
     start = clause.span(_NOUN.search(before))[0]  # type: ignore[arg-type]  # it matches the empty end
-    if placed := _PLACED.search(before):
+    if ("start " in before or "end " in before) and (placed := _PLACED.search(before)):
         if (len(given.values[0]) > 1 or given.values[0] == "I") and not _MARKER.fullmatch(given.values[0]):
             verb = placed["verb"].strip()
             yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
