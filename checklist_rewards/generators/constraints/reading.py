@@ -61,20 +61,20 @@ _BLOCKS = {
 }
 """Code, quoted lines, texts between lines and options of a question, each with a string that the text needs."""
 _TREATS = re.compile(
-    r"(?i)(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
+    r"(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
     r"|summari[sz]e|classify|convert|paraphrase|rephrase|rewrite|reword|rate|evaluate|analy[sz]e|critique|check|review"
     r"|shorten|simplify|rank|judge|grade|parse|turn|continue|compare|add|make|tell me|which (?:of|one)|is the|answer"
     r"|reply|respond|below|here(?:'s| is| are)(?! (?:the|my|some) (?:rule|requirement|constraint|guideline)s:))\b"
 )
-_ANNOUNCES = re.compile(r"(?i)\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
+_ANNOUNCES = re.compile(r"\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
 """With [`_TREATS`] or a colon: a line before a text to work on."""
 _RULES = re.compile(
-    r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
+    r"\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
     r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
 )
 """Words of a line before requirements, not before a text."""
 _GIVEN = re.compile(
-    r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
+    r"[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
     r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
     r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?]"
     r"|(?:summari[sz]e|paraphrase|rephrase|shorten|condense)\b[^\n:.?]{0,200}:(?=[ \t])"
@@ -87,11 +87,11 @@ _GIVING = (
 )
 """Words of which [`_GIVEN`] needs one."""
 _LABEL = re.compile(
-    r"(?i)\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
+    r"\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
     r"|assistant|[qa])s?\W{0,3}(?::|$))|(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b)"
 )
 OF_RESPONSE = re.compile(
-    r"(?i)\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
+    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _QUOTED = {
     "“": re.compile(r"“([^“”]{1,400})”"),
@@ -254,9 +254,7 @@ class PromptText:
         for strings in self.quoted.values():
             mask = QUOTE if strings.values[0] else CODE
             cased = cased[: strings.start] + mask * (strings.end - strings.start) + cased[strings.end :]
-        self.text = cased.lower()
-        if len(self.text) != len(prompt):  # a few letters have no lower case of the same length
-            self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
+        self.text = _lower(cased)
         self.ends = [match.end() for match in _END.finditer(cased)]
         """The ends of the clauses, without that of the text. A sentence may end inside a quotation."""
         for _, end, value in outer:
@@ -303,26 +301,33 @@ class PromptText:
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
-    lines, above = text.splitlines(keepends=True), 0
-    if len(lines) == 1 and not any(map(text.lower().__contains__, (":", "?", "prompt", "sentence"))):
+    lines, lower, above = text.splitlines(keepends=True), _lower(text), 0
+    if len(lines) == 1 and not any(map(lower.__contains__, (":", "?", "prompt", "sentence"))):
         yield text  # it has nothing that ends what stands before another prompt
         return
+    plain = lower.splitlines(keepends=True)
     if "above" in text:
-        above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
+        above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(plain[n])), default=0)
     inside = begun = False
-    for n, line in enumerate(lines):
-        label = _LABEL.match(line) if len(lines) > 1 else None
-        if label or (begun and OF_RESPONSE.search(line)):
+    for n, (line, lower) in enumerate(zip(lines, plain, strict=True)):
+        label = _LABEL.match(lower) if len(lines) > 1 else None
+        if label or (begun and OF_RESPONSE.search(lower)):
             inside, begun = bool(label and label["text"]), False
-        given = _GIVEN.match(line) if any(map(line.lower().__contains__, _GIVING)) else None
+        given = _GIVEN.match(lower) if any(map(lower.__contains__, _GIVING)) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
         begun = inside and (begun or bool(line.strip() and not label))
         inside = inside and not line.startswith('"')  # a quotation is masked as such
         if not inside and n + 1 < len(lines):
-            announced = (line.rstrip().endswith(":") and not _RULES.search(line)) or _TREATS.search(line)
+            announced = (line.rstrip().endswith(":") and not _RULES.search(lower)) or _TREATS.search(lower)
             asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
-            inside = bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
+            inside = bool(asked or (announced and '"' not in line and _ANNOUNCES.search(lower)))
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, with the same length: a few letters have no lower case of their length."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
