@@ -195,21 +195,18 @@ def basic_words(text: str, start: int = 0) -> tuple[list[str], list[str], list[i
     places = list(itertools.accumulate(map(len, parts), initial=start))
     words, starts, ends = parts[1::2], places[1:-1:2], places[2::2]
     tokens = list(map(BASIC_WORDS.__getitem__, words))
-    phrases: list[tuple[int, int, str, str]] = []
     after = 0
-    pairs = map(PHRASES.__contains__, itertools.pairwise(words))
-    for n in itertools.compress(itertools.count(), pairs):
+    for n in itertools.compress(itertools.count(), map(PHRASES.__contains__, itertools.pairwise(words))):
         for phrase, name, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
-                phrases.append((n, after, name, basic))
+                words[n], tokens[n], ends[n] = name, basic, ends[after - 1]
+                tokens[n + 1 : after] = [""] * (len(phrase) - 1)
                 break
-    for n, after, name, basic in reversed(phrases):
-        words[n:after], tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [name], [basic], [], []
     if "" in tokens:
         words = list(itertools.compress(words, tokens))
         starts, ends = list(itertools.compress(starts, tokens)), list(itertools.compress(ends, tokens))
-        tokens = [token for token in tokens if token]
+        tokens = list(filter(None, tokens))
     if not NOUNS.isdisjoint(words):
         for n in [n for n, word in enumerate(words) if word in NOUNS]:
             if n and tokens[n - 1] in BEFORE_NOUNS and tokens[n] in VERBS:
