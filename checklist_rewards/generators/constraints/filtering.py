@@ -16,6 +16,7 @@ code, a change of mind ("scratch that"), another language or another text ("then
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -64,7 +65,7 @@ class Found:
     denied: Spec | None = None
     question: str = ""
     reason: str = ""
-    verbs: frozenset[str] = ANY_VERB
+    verbs: Set[str] = ANY_VERB
     """Basic words that can govern it."""
     subject: bool = False
     """It has its own verb: "the letter e must appear at least twice"."""
@@ -377,7 +378,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     if ": " in left and left.count(" ", 0, left.rfind(": ") + 1) > 2:
         return None  # a text after a colon
-    passive = _PASSIVE.match(right) if right else None
+    passive = _PASSIVE.match(right)
     what = passive["what"].strip() if passive else ""
     if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
         negations, end = negations_in(passive["how"]) + (what == "forbidden"), found.end + passive[0].count(" ")
@@ -385,11 +386,11 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         right = right[passive.end() :]
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office", "must be used for 3 words"
-    if right and (own := _OWN_NOUN.match(right)):
+    if own := _OWN_NOUN.match(right):
         right = right[own.end() :]  # "a 300-word magazine article"
     form, kind = _form(clause, found, left), found.kind
-    follows = kind == "postscript" or not right or _NEXT.match(right)
-    if right and kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right):
+    follows = kind == "postscript" or _NEXT.match(right)
+    if kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right):
         follows = None
     if not form or not follows or (form.topic is not None and _of_the_topic(clause, found, form, form.topic)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
@@ -402,14 +403,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         reason = APPROXIMATE
     if not reason and found.subject and what == "allowed" and not negations:
         reason = PERMITTED
-    unclear = check is None or negations_in(header) or negations > 1 or right[:3] == "or "
+    unclear = check is None or negations_in(header) or negations > 1
     if not reason and (unclear or (negations and right[:7] == "such_as")):
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    negation = (
-        [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")] if negations else []
-    )
+    negation = [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")]
     governs = found.verbs is not ANY_VERB or (tokens[form.verb] == "use" and kind in _OF_TEXT)
     start = negation[-1] if negation else form.verb if governs and form.verb >= 0 else found.start
     return Requirement(clause.starts[start], clause.ends[found.end - 1], check, question or question_of(check))
@@ -427,8 +426,8 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
     part = ", " in left and (_PART_FIRST.match(left) or _in_unknown(clause, 0, left, _IN_UNKNOWN_FIRST))
-    part = part or (right and _in_unknown(clause, found.end, right, _IN_UNKNOWN))
-    if part or (right and kind != "sections" and _PART_AFTER.match(right)):
+    part = part or _in_unknown(clause, found.end, right, _IN_UNKNOWN)
+    if part or (kind != "sections" and _PART_AFTER.match(right)):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
     placed = after and (form.negations + found.negations or (after["any"] and not _at_least(found)))

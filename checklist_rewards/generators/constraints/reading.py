@@ -56,7 +56,8 @@ _BLOCKS = {
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
-        r"(?ms)A(?:(?<!\wA)\)|(?<=^A)\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
+        r"(?ms)A(?:(?<!\wA)\)|(?<=^A)\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*"
+        r"(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
     ),
 }
 """Code, quoted lines, texts between lines and options of a question, each with a string that the text needs."""

@@ -15,7 +15,6 @@ from typing import Any
 from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
 from checklist_rewards.generators.constraints.filtering import (
     A_PART,
-    ANY_VERB,
     APPROXIMATE,
     INCLUDES,
     Found,
@@ -40,10 +39,11 @@ class Match:
         """Where a group starts."""
         return self.clause.span(self.match, group)[0]
 
-    def found(self, check: Spec | None, denied: Spec | None = None, verbs: str = "", **settings: Any) -> Found:
-        """The match as a thing that one of some verbs, or any, can govern."""
-        start, end = settings.pop("start", self.start), settings.pop("end", self.end)
-        return Found(start, end, check, denied, verbs=frozenset(verbs.split()) if verbs else ANY_VERB, **settings)
+    def found(
+        self, check: Spec | None, denied: Spec | None = None, start: int | None = None, **settings: Any
+    ) -> Found:
+        """The match, perhaps from another start, as a thing."""
+        return Found(self.start if start is None else start, settings.pop("end", self.end), check, denied, **settings)
 
 
 Rule = Callable[[Match], Iterator[Found]]
@@ -327,7 +327,7 @@ def repeated(m: Match) -> Iterator[Found]:
         text = given.values[0]
     if text or not below:
         check: Spec = {"type": "repeats_prompt", **({"prompt": text} if text else {})}
-        yield m.found(check, verbs="write", start=verb + 1, end=clause.length)
+        yield m.found(check, verbs={"write"}, start=verb + 1, end=clause.length)
 
 
 _FIRST_WORD = re.compile(r"\s*(\x01+|[\w'-]+)(?= in\b| and\b|\s*(?:[.,;:!?\n]|$))")
@@ -350,7 +350,7 @@ def paragraph_starts(m: Match) -> Iterator[Found]:
         if " " not in given and given.lower() not in ("a", "an", "the"):
             check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": given}
             start = m.start + (not own)
-            yield m.found(check, verbs="start", start=start, end=clause.at(word.end()), subject=own)
+            yield m.found(check, verbs={"start"}, start=start, end=clause.at(word.end()), subject=own)
 
 
 _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
@@ -360,7 +360,7 @@ _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
 def postscripts(m: Match) -> Iterator[Found]:
     """A postscript with its marker: "Add a postscript starting with P.S."."""
     if _MARKER.fullmatch(marker := m.clause.given(m.end - 1).values[0]):
-        yield m.found({"type": "postscript", "marker": marker}, verbs="use write in using start end")
+        yield m.found({"type": "postscript", "marker": marker}, verbs={"use", "write", "in", "using", "start", "end"})
 
 
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
@@ -391,7 +391,7 @@ def titles(m: Match) -> Iterator[Found]:
 )
 def in_quotation_marks(m: Match) -> Iterator[Found]:
     """The response in quotation marks."""
-    yield m.found({"type": "quoted"}, verbs="use write is written")
+    yield m.found({"type": "quoted"}, verbs={"use", "write", "is", "written"})
 
 
 _STARS = re.compile(
@@ -420,7 +420,7 @@ def endings(m: Match) -> Iterator[Found]:
         asked = f"Does the response end with {'an' if name[0] == 'e' else 'a'} {name}?"
         denied, negations = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0), negations_in(f"{m['is']} ")
         start, check = m.start + (not subject), {"type": "ends", "phrase": mark}
-        yield m.found(check, denied, "end", start=start, subject=subject, negations=negations, question=asked)
+        yield m.found(check, denied, verbs={"end"}, start=start, subject=subject, negations=negations, question=asked)
 
 
 @rule(
@@ -489,7 +489,7 @@ def quoted_strings(m: Match) -> Iterator[Found]:
     if ("start " in before or "end " in before) and (placed := _PLACED.search(before)):
         if (len(given.values[0]) > 1 or given.values[0] == "I") and not _MARKER.fullmatch(given.values[0]):
             verb = placed["verb"].strip()
-            yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
+            yield m.found(*_place(given, verb, False), verbs={verb}, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
         final = (
@@ -504,7 +504,7 @@ def quoted_strings(m: Match) -> Iterator[Found]:
         exact = {"whole_words": False, "ignore_case": False} if given.values[0][-1:] == "." else {}
         exact = exact or ({"ignore_case": False} if {"A", "I"}.intersection(given.values) else {})
         check: Spec = {"type": "keywords", "words": list(given.values), "need": "any", **exact}
-        yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
+        yield m.found(check, verbs={"write"}, start=clause.at(options.start() - clause.start) + 1)
     elif any(map(str.isalnum, "".join(given.values))):  # not marks
         yield from _keywords(m, start, given)
 
@@ -524,7 +524,7 @@ def unquoted_end(m: Match) -> Iterator[Found]:
     exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in "!?")
     if text and exact and text[1][0].isupper() and QUOTE not in clause.text:
         check, asked = {"type": "ends", "phrase": text[1]}, _asked(Strings((text[1],), after, clause.end), "end")
-        yield m.found(check, verbs="end", start=m.start + 1, end=clause.length, question=asked)
+        yield m.found(check, verbs={"end"}, start=m.start + 1, end=clause.length, question=asked)
 
 
 def _place(given: Strings, verb: str, word: bool) -> tuple[Spec | None, Spec]:
@@ -560,7 +560,7 @@ def _keywords(m: Match, start: int, given: Strings) -> Iterator[Found]:
         check["need"] = "any"
     required = noun or not governor.startswith(_FORBIDDING)
     verbs = INCLUDES | {"write"} if governor in ("say", "write", "output") else INCLUDES
-    yield m.found(check if required else None, {"type": "forbidden", "words": words}, " ".join(verbs), start=start)
+    yield m.found(check if required else None, {"type": "forbidden", "words": words}, verbs=verbs, start=start)
 
 
 def _in_quotes(word: str) -> str:
@@ -584,8 +584,10 @@ _WORD = re.compile(r"\b(?!(?:and|or)\b)[\w'-]+")
 def unquoted(m: Match) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     clause, noun = m.clause, m.clause.words[m.end - 1]
+    if noun == "name" or clause.tokens[m.end - 2].isdigit():
+        return
     match = _UNQUOTED.match(clause.text, clause.ends[m.end - 1] - clause.start)
-    if match is None or noun == "name" or clause.tokens[m.end - 2].isdigit():
+    if match is None:
         return
     place, either = clause.start + match.start("list"), " or " in match["list"]
     values = [clause.view.prompt[place + word.start() : place + word.end()] for word in _WORD.finditer(match["list"])]
@@ -593,4 +595,4 @@ def unquoted(m: Match) -> Iterator[Found]:
     if fits and _FUNCTION.isdisjoint(map(str.lower, values)):
         check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
         denied = {"type": "forbidden", "words": values}
-        yield m.found(check, denied, " ".join(INCLUDES), end=clause.at(match.end()))
+        yield m.found(check, denied, verbs=INCLUDES, end=clause.at(match.end()))
