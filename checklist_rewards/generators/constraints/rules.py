@@ -76,12 +76,9 @@ def things_in(clause: Clause) -> list[Found]:
     if _NUMBER.search(clause.plain):
         words.add("number")
     found: list[Found] = []
-    used: set[int] = set()
     for pattern, function in _rules_of(frozenset(words)):
-        for match in pattern.finditer(clause.plain):
-            things = function(Match(clause, match))
-            found += [one for one in things if not used or used.isdisjoint(range(one.start, one.end))]
-        used.update(*(range(one.start, one.end) for one in found))
+        things = [one for match in pattern.finditer(clause.plain) for one in function(Match(clause, match))]
+        found += [one for one in things if not any(one.start < other.end and other.start < one.end for other in found)]
     return found
 
 
