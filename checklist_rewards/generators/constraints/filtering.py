@@ -237,7 +237,7 @@ _RECONSIDERED = re.compile(
     r"\b(?<!n't )(?<!not )(?<!never )(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
     r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather"
     r"|no longer appl(?:y|ies))\b"
-    r"|(?:[.!?,;:\n(–—-]|(?<=\x01)|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
+    r"|(?:(?<=[\x01.!?,;:\n(–—-])|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
 )
 """What stands before is taken back, whatever it is."""
 _TAKING_BACK = frozenset(

@@ -224,8 +224,8 @@ def numbers(text: str) -> set[int]:
     return {int(token.rstrip("x")) for token in basic_words(text)[0] if token[:1].isdigit()}
 
 
-_APART = bytes(n if chr(n).isalnum() or n == 39 else 32 for n in range(256))
-"""Every character of Latin-1 that no word contains becomes a space."""
+_APART = bytes(n if chr(n).isalnum() else 32 for n in range(256))
+"""Every character of Latin-1 that is no letter or digit becomes a space."""
 
 
 class PromptText:
@@ -258,8 +258,8 @@ class PromptText:
         for _, end, value in outer:
             if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end):
                 insort(self.ends, end)
-        self._apart = self.text.encode("latin-1", "replace").translate(_APART).decode("latin-1").replace(" '", "  ")
-        """The text with spaces between words only."""
+        self._apart = self.text.encode("latin-1", "replace").translate(_APART).decode("latin-1")
+        """The text with spaces in place of everything but letters and digits."""
         self.has_headers = ":\n" in self.text
         self._marks = [mark for mark in (QUOTE, "**", "<<", "p.") if mark in self.text]
         self._found: dict[int, int] = {}
