@@ -73,8 +73,6 @@ def amount_at(clause: Clause, at: int) -> Amount:
     if tokens[end] in _BEHIND and how in ("", "exactly", "only"):
         how, end = _BEHIND[tokens[end]], end + 1
     found = compared("roughly" if how == "between" else how, first, start, end)
-    if how == "between":
-        found = found._replace(low=None, high=None)
     joint = end + (tokens[end] == ",")
     joint += tokens[joint] == "and"
     if tokens[joint] in _BOUNDS and tokens[joint + 1][:1].isdigit():

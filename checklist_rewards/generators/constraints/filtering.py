@@ -16,6 +16,8 @@ code, a change of mind ("scratch that"), another language or another text ("then
 from __future__ import annotations
 
 import re
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from checklist_rewards.generators.constraints.lexicon import BASIC_WORDS
@@ -49,7 +51,8 @@ _OF_TEXT = ("language", "casing")
 """Types of checks about the form of the text that a task asks for."""
 
 
-class Found(NamedTuple):
+@dataclass(slots=True)
+class Found:
     """A thing that a rule found: the basic words from `start` to `end` of the clause.
 
     `check` holds if it is required, `denied` if it is forbidden; None where no check expresses that. With a `reason`,
@@ -62,18 +65,19 @@ class Found(NamedTuple):
     denied: Spec | None = None
     question: str = ""
     reason: str = ""
-    verbs: frozenset[str] = ANY_VERB
+    verbs: Set[str] = ANY_VERB
     """Basic words that can govern it."""
     subject: bool = False
     """It has its own verb: "the letter e must appear at least twice"."""
     negations: int = 0
     """Negations inside it."""
 
-    @property
-    def kind(self) -> str:
-        """The type of its check, or the name of what its check counts with a pattern."""
+    kind: str = field(init=False)
+    """The type of its check, or the name of what its check counts with a pattern."""
+
+    def __post_init__(self) -> None:
         check: Spec = self.check or self.denied or {"type": ""}
-        return NAMES.get(check.get("pattern", ""), str(check["type"]))
+        self.kind = NAMES[check["pattern"]] if check.get("pattern") in NAMES else check["type"]
 
 
 FRAGMENTS = {
@@ -230,7 +234,7 @@ _TAKEN_BACK = frozenset(
 )
 """A limit is taken back, or a part of the text does not count."""
 _RECONSIDERED = re.compile(
-    r"(?<!n't )(?<!not )(?<!never )\b(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
+    r"\b(?<!n't )(?<!not )(?<!never )(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
     r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather"
     r"|no longer appl(?:y|ies))\b"
     r"|(?:(?<=[\x01.!?,;:\n(–—-])|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
@@ -284,8 +288,9 @@ def _form(clause: Clause, found: Found, left: str) -> _Form | None:
     ensured = left.find("ensure ", first)
     if ensured > first and not negations_in(left[first:ensured]):
         first = ensured
-    last, place = left[first:], left.count(" ", 0, first)
-    before = "" if {",", "and", ":", "-"}.issuperset(left[:first].split()) else left[:first]
+    last, before, place = left[first:], left[:first], left.count(" ", 0, first)
+    if before and {",", "and", ":", "-"}.issuperset(before.split()):
+        before = ""
     negations = negations_in(last)
     if found.subject:
         own = _OWN_VERB.fullmatch(last)
@@ -371,13 +376,13 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
         return None
-    if left.count(" ", 0, left.rfind(": ") + 1) > 2:
+    if ": " in left and left.count(" ", 0, left.rfind(": ") + 1) > 2:
         return None  # a text after a colon
     passive = _PASSIVE.match(right)
     what = passive["what"].strip() if passive else ""
     if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
         negations, end = negations_in(passive["how"]) + (what == "forbidden"), found.end + passive[0].count(" ")
-        found = found._replace(subject=True, end=end, negations=found.negations + negations)
+        found = replace(found, subject=True, end=end, negations=found.negations + negations)
         right = right[passive.end() :]
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office", "must be used for 3 words"
@@ -394,18 +399,16 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
     reason = _reason(clause, found, form, left, right) or found.reason
-    if not reason and "roughly" in right.split()[:2]:
+    if not reason and "roughly " in right and "roughly" in right.split()[:2]:
         reason = APPROXIMATE
     if not reason and found.subject and what == "allowed" and not negations:
         reason = PERMITTED
-    unclear = check is None or negations_in(header) or negations > 1 or right[:3] == "or "
+    unclear = check is None or negations_in(header) or negations > 1
     if not reason and (unclear or (negations and right[:7] == "such_as")):
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    negation = (
-        [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")] if negations else []
-    )
+    negation = [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")]
     governs = found.verbs is not ANY_VERB or (tokens[form.verb] == "use" and kind in _OF_TEXT)
     start = negation[-1] if negation else form.verb if governs and form.verb >= 0 else found.start
     return Requirement(clause.starts[start], clause.ends[found.end - 1], check, question or question_of(check))
@@ -422,7 +425,7 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     commas = (found.denied or {}).get("letters") == ","
     if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    part = _PART_FIRST.match(left) or _in_unknown(clause, 0, left, _IN_UNKNOWN_FIRST)
+    part = ", " in left and (_PART_FIRST.match(left) or _in_unknown(clause, 0, left, _IN_UNKNOWN_FIRST))
     part = part or _in_unknown(clause, found.end, right, _IN_UNKNOWN)
     if part or (kind != "sections" and _PART_AFTER.match(right)):
         return A_PART

@@ -20,7 +20,7 @@ from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, decide
-from checklist_rewards.generators.constraints.reading import Clause, Requirement, clauses_of
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
 from checklist_rewards.generators.constraints.rules import things_in
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
@@ -35,8 +35,8 @@ def find_requirements(prompt: str) -> list[Requirement]:
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
     tasks: set[str] = set()
-    for clause in clauses_of(prompt):
-        task = clause.tokens[0] == "describe" or clause.tokens[:2] == ["write", "a"]
+    for clause in PromptText(prompt).clauses():
+        task = clause.plain.startswith(("describe ", "write a "))
         for requirement in _of_clause(clause):
             check = requirement.check or {}
             key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
@@ -56,26 +56,27 @@ def find_requirements(prompt: str) -> list[Requirement]:
     return kept
 
 
-def _of_clause(clause: Clause) -> Iterator[Requirement]:
+def _of_clause(clause: Clause) -> list[Requirement]:
     """The requirements of a clause. Where one size of a kind is that of a part, so are the others: "a headline of at
     most 8 words and a text of at most 50"."""
     if clause.asks():
-        return
+        return []
     decided = [(thing, decide(clause, thing)) for thing in things_in(clause)]
     if len(decided) < 2:
-        yield from (one for _, one in decided if one)
-        return
+        return [one for _, one in decided if one]
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
     parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}
     checks = [one.check for _, one in sizes if one and one.check]
     casings = [(thing.check, one) for thing, one in decided if thing.kind == "casing"]
     if any(one and one.reason == A_PART for _, one in casings) and casings[0][0] != casings[-1][0]:
         parts.add("casing")
-    for thing, one in decided:
-        if one and one.check and (thing.kind in parts or checks.count(one.check) > 1):
-            one = replace(one, check=None, question="", reason=A_PART)
-        if one:
-            yield one
+    return [
+        replace(one, check=None, question="", reason=A_PART)
+        if one.check and (thing.kind in parts or checks.count(one.check) > 1)
+        else one
+        for thing, one in decided
+        if one
+    ]
 
 
 _WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})

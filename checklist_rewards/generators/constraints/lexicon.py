@@ -75,8 +75,8 @@ class _BasicWords(dict[str, str]):
 _KNOWN = 20_000
 """Number of words whose basic word is kept."""
 BASIC_WORDS = _BasicWords({"\n": ",", ":": ":", "-": "-"} | dict.fromkeys(",;()[]", ","))
-PHRASES: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
-"""Phrases by their first two words, each with its basic word; longest first."""
+PHRASES: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
+"""Phrases by their first two words, each with its name without hyphens and its basic word; longest first."""
 
 
 def learn(basic: str, phrases: list[str], anchors: set[str] | None = None) -> None:
@@ -84,7 +84,8 @@ def learn(basic: str, phrases: list[str], anchors: set[str] | None = None) -> No
     for phrase in phrases:
         first, *rest = phrase.split("_")
         for words in ([first, *rest], [first, "-", *rest]) if rest else ():
-            PHRASES.setdefault((words[0], words[1]), []).append((words, basic))
+            name = " ".join(word for word in words if word != "-")
+            PHRASES.setdefault((words[0], words[1]), []).append((words, name, basic))
             PHRASES[words[0], words[1]].sort(key=lambda one: -len(one[0]))
         if not rest:
             BASIC_WORDS.setdefault(first, basic)

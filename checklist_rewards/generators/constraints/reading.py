@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.lexicon import (
@@ -55,25 +56,26 @@ _BLOCKS = {
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
-        r"(?ms)(?:\bA\)|^A\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
+        r"(?ms)A(?:(?<!\wA)\)|(?<=^A)\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*"
+        r"(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
     ),
 }
 """Code, quoted lines, texts between lines and options of a question, each with a string that the text needs."""
 _TREATS = re.compile(
-    r"(?i)(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
+    r"(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
     r"|summari[sz]e|classify|convert|paraphrase|rephrase|rewrite|reword|rate|evaluate|analy[sz]e|critique|check|review"
     r"|shorten|simplify|rank|judge|grade|parse|turn|continue|compare|add|make|tell me|which (?:of|one)|is the|answer"
     r"|reply|respond|below|here(?:'s| is| are)(?! (?:the|my|some) (?:rule|requirement|constraint|guideline)s:))\b"
 )
-_ANNOUNCES = re.compile(r"(?i)\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
+_ANNOUNCES = re.compile(r"\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
 """With [`_TREATS`] or a colon: a line before a text to work on."""
 _RULES = re.compile(
-    r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
+    r"\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
     r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
 )
 """Words of a line before requirements, not before a text."""
 _GIVEN = re.compile(
-    r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
+    r"[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
     r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
     r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?]"
     r"|(?:summari[sz]e|paraphrase|rephrase|shorten|condense)\b[^\n:.?]{0,200}:(?=[ \t])"
@@ -86,11 +88,11 @@ _GIVING = (
 )
 """Words of which [`_GIVEN`] needs one."""
 _LABEL = re.compile(
-    r"(?i)\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
+    r"\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
     r"|assistant|[qa])s?\W{0,3}(?::|$))|(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b)"
 )
 OF_RESPONSE = re.compile(
-    r"(?i)\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
+    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _QUOTED = {
     "“": re.compile(r"“([^“”]{1,400})”"),
@@ -139,9 +141,9 @@ class Clause:
     places in the prompt. `plain` has all basic words, each followed by a space.
     """
 
-    def __init__(self, view: PromptText, start: int, end: int, words: list[str], starts: list[int], ends: list[int]):
+    def __init__(self, view: PromptText, start: int, end: int):
         self.view, self.start, self.end, self.text = view, start, end, view.text[start:end]
-        self.tokens, self.words, self.starts, self.ends = basic_words(words, starts, ends)
+        self.tokens, self.words, self.starts, self.ends = basic_words(self.text, start)
         self.length, self.plain = len(self.tokens), " ".join(self.tokens) + " "
         self._offsets = [0, *itertools.accumulate(map(len, self.tokens))]
         self.tokens, self.words = self.tokens + _PADDING, self.words + _PADDING
@@ -154,7 +156,7 @@ class Clause:
         if end < 0 or not _LIST_ITEM.match(text, line):
             return ""
         first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
-        return " ".join(basic_words(*split(text[first : end + 1]))[0])
+        return " ".join(basic_words(text[first : end + 1])[0])
 
     def asks(self) -> bool:
         """Whether it is a question, not a request."""
@@ -170,7 +172,8 @@ class Clause:
     def span(self, match: re.Match[str], group: int | str = 0) -> tuple[int, int]:
         """The basic words from which and up to which a match in `plain` reaches."""
         start, end = match.span(group)
-        return self.plain.count(" ", 0, start), self.plain.count(" ", 0, end)
+        first = self.plain.count(" ", 0, start)
+        return first, first + self.plain.count(" ", start, end)
 
     def around(self, start: int, end: int) -> tuple[str, str]:
         """The basic words before and after those from `start` to `end`."""
@@ -186,34 +189,25 @@ class Clause:
         return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
 
-def split(text: str) -> tuple[list[str], list[int], list[int]]:
-    """The words and marks of a text, and where they start and end."""
+def basic_words(text: str, start: int = 0) -> tuple[list[str], list[str], list[int], list[int]]:
+    """The basic words of a text, with the words or phrases that they stand for, and where these start and end, counted
+    from `start`. Words of politeness are omitted."""
     parts = _TOKEN.split(text)
-    places = list(itertools.accumulate(map(len, parts)))
-    return parts[1::2], places[:-1:2], places[1::2]
-
-
-def basic_words(
-    words: list[str], starts: list[int], ends: list[int]
-) -> tuple[list[str], list[str], list[int], list[int]]:
-    """Basic words, with the words or phrases that they stand for and their places. Words of politeness are omitted."""
+    places = list(itertools.accumulate(map(len, parts), initial=start))
+    words, starts, ends = parts[1::2], places[1:-1:2], places[2::2]
     tokens = list(map(BASIC_WORDS.__getitem__, words))
-    phrases: list[tuple[int, int, str]] = []
     after = 0
-    pairs = map(PHRASES.__contains__, itertools.pairwise(words))
-    for n in list(itertools.compress(itertools.count(), pairs)):
-        for phrase, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
+    for n in itertools.compress(itertools.count(), map(PHRASES.__contains__, itertools.pairwise(words))):
+        for phrase, name, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
-                phrases.append((n, after, basic))
+                words[n], tokens[n], ends[n] = name, basic, ends[after - 1]
+                tokens[n + 1 : after] = [""] * (len(phrase) - 1)
                 break
-    for n, after, basic in reversed(phrases):
-        words[n:after] = [" ".join(word for word in words[n:after] if word != "-")]
-        tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [basic], [], []
     if "" in tokens:
         words = list(itertools.compress(words, tokens))
         starts, ends = list(itertools.compress(starts, tokens)), list(itertools.compress(ends, tokens))
-        tokens = [token for token in tokens if token]
+        tokens = list(filter(None, tokens))
     if not NOUNS.isdisjoint(words):
         for n in [n for n, word in enumerate(words) if word in NOUNS]:
             if n and tokens[n - 1] in BEFORE_NOUNS and tokens[n] in VERBS:
@@ -227,21 +221,11 @@ def basic_words(
 
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    return {int(token.rstrip("x")) for token in basic_words(*split(text))[0] if token[:1].isdigit()}
+    return {int(token.rstrip("x")) for token in basic_words(text)[0] if token[:1].isdigit()}
 
 
-_MARKS = re.compile(r"[\"“”`]|(?<!\w)['‘’]|\*\*|<<|[Pp]\.\s?[PpSs]")
-"""Quotation marks, and marks with which a requirement can start."""
-_APART = bytes(n if n < 128 and (chr(n).isalnum() or n == 39) else 32 for n in range(256))
-"""Every character that no word contains becomes a space."""
-
-
-def clauses_of(prompt: str) -> Iterator[Clause]:
-    """The clauses of a prompt that contain a word with which a requirement can start."""
-    words = frozenset(prompt.lower().encode("ascii", "replace").translate(_APART).decode().split())
-    counted = not COUNTED.isdisjoint(words) and (_DIGIT.search(prompt) or not NUMBERS.isdisjoint(words))
-    if counted or not ANCHORS.isdisjoint(words) or _MARKS.search(prompt):
-        yield from PromptText(prompt).clauses()
+_APART = bytes(n if chr(n).isalnum() else 32 for n in range(256))
+"""Every character of Latin-1 that is no letter or digit becomes a space."""
 
 
 class PromptText:
@@ -263,23 +247,27 @@ class PromptText:
         for start, end in sorted(quoted, key=lambda span: (span[0], -span[1])):
             if not (outer and start < outer[-1][1]):
                 outer.append((start, end, prompt[start + 1 : end - 1].strip().rstrip(",;")))
-        self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)}
+        self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)} if quoted else {}
         """The enumerations of quoted strings by their places."""
         for strings in self.quoted.values():
             mask = QUOTE if strings.values[0] else CODE
             cased = cased[: strings.start] + mask * (strings.end - strings.start) + cased[strings.end :]
-        self.text = cased.lower()
-        if len(self.text) != len(prompt):  # a few letters have no lower case of the same length
-            self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
+        self.text = _lower(cased)
         self.ends = [match.end() for match in _END.finditer(cased)]
         """The ends of the clauses, without that of the text. A sentence may end inside a quotation."""
-        stops = (end for _, end, value in outer if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end))
-        self.ends = sorted([*self.ends, *stops])
-        self._words, self._starts, self._ends = split(self.text)
-        self.words = frozenset(self._words)
+        for _, end, value in outer:
+            if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end):
+                insort(self.ends, end)
+        self._apart = self.text.encode("latin-1", "replace").translate(_APART).decode("latin-1")
+        """The text with spaces in place of everything but letters and digits."""
         self.has_headers = ":\n" in self.text
-        self._marks = [mark for mark in (QUOTE, "**", "<<") if mark in self.text]
+        self._marks = [mark for mark in (QUOTE, "**", "<<", "p.") if mark in self.text]
         self._found: dict[int, int] = {}
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of the masked text."""
+        return frozenset(self._apart.split())
 
     def last(self, expression: re.Pattern[str], words: Iterable[str]) -> int:
         """Where a pattern, which needs one of the words, matches for the last time in the masked text, -1 for nowhere.
@@ -293,42 +281,51 @@ class PromptText:
 
     def clauses(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        first, text = 0, self.text
-        for start, end in zip([0, *self.ends], [*self.ends, len(text)], strict=True):
-            last = bisect_left(self._starts, end, first)
-            words = self._words[first:last]
+        start = 0
+        for end in [*self.ends, len(self.text)]:
+            words = self._apart[start:end].split()
             if end - start <= LONGEST_CLAUSE and (
                 not ANCHORS.isdisjoint(words)
-                or (
-                    not COUNTED.isdisjoint(words)
-                    and (_DIGIT.search(text, start, end) or not NUMBERS.isdisjoint(words))
-                )
-                or any(text.find(mark, start, end) >= 0 for mark in self._marks)
+                or (not COUNTED.isdisjoint(words) and self._has_number(words, start, end))
+                or (self._marks and any(self.text.find(mark, start, end) >= 0 for mark in self._marks))
             ):
-                yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
-            first = last
+                yield Clause(self, start, end)
+            start = end
+
+    def _has_number(self, words: list[str], start: int, end: int) -> bool:
+        return not NUMBERS.isdisjoint(words) or _DIGIT.search(self.text, start, end) is not None
 
 
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
-    lines, above = text.splitlines(keepends=True), 0
+    lines, lower, above = text.splitlines(keepends=True), _lower(text), 0
+    if len(lines) == 1 and not any(map(lower.__contains__, (":", "?", "prompt", "sentence"))):
+        yield text  # it has nothing that ends what stands before another prompt
+        return
+    plain = lower.splitlines(keepends=True)
     if "above" in text:
-        above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
+        above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(plain[n])), default=0)
     inside = begun = False
-    for n, line in enumerate(lines):
-        label = _LABEL.match(line) if len(lines) > 1 else None
-        if label or (begun and OF_RESPONSE.search(line)):
+    for n, (line, lower) in enumerate(zip(lines, plain, strict=True)):
+        label = _LABEL.match(lower) if len(lines) > 1 else None
+        if label or (begun and OF_RESPONSE.search(lower)):
             inside, begun = bool(label and label["text"]), False
-        given = _GIVEN.match(line) if any(map(line.lower().__contains__, _GIVING)) else None
+        given = _GIVEN.match(lower) if any(map(lower.__contains__, _GIVING)) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
         begun = inside and (begun or bool(line.strip() and not label))
         inside = inside and not line.startswith('"')  # a quotation is masked as such
         if not inside and n + 1 < len(lines):
-            announced = (line.rstrip().endswith(":") and not _RULES.search(line)) or _TREATS.search(line)
+            announced = (line.rstrip().endswith(":") and not _RULES.search(lower)) or _TREATS.search(lower)
             asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
-            inside = bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
+            inside = bool(asked or (announced and '"' not in line and _ANNOUNCES.search(lower)))
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, with the same length: a few letters have no lower case of their length."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:

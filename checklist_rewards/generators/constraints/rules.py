@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
 from checklist_rewards.generators.constraints.filtering import (
     A_PART,
-    ANY_VERB,
     APPROXIMATE,
     INCLUDES,
     Found,
@@ -39,51 +39,50 @@ class Match:
         """Where a group starts."""
         return self.clause.span(self.match, group)[0]
 
-    def found(self, check: Spec | None, denied: Spec | None = None, verbs: str = "", **settings: Any) -> Found:
-        """The match as a thing that one of some verbs, or any, can govern."""
-        start, end = settings.pop("start", self.start), settings.pop("end", self.end)
-        return Found(start, end, check, denied, verbs=frozenset(verbs.split()) if verbs else ANY_VERB, **settings)
+    def found(
+        self, check: Spec | None, denied: Spec | None = None, start: int | None = None, **settings: Any
+    ) -> Found:
+        """The match, perhaps from another start, as a thing."""
+        return Found(self.start if start is None else start, settings.pop("end", self.end), check, denied, **settings)
 
 
 Rule = Callable[[Match], Iterator[Found]]
-RULES: list[tuple[re.Pattern[str], Rule]] = []
-"""All rules in the order in which they read a clause, each with its phrase."""
-_NEEDED: dict[str, list[int]] = {}
-"""The numbers of the rules that read a clause with a word or basic word."""
+RULES: list[tuple[frozenset[str], re.Pattern[str], Rule]] = []
+"""All rules in the order in which they read a clause, each with the words that it needs and its phrase."""
+_NEEDED: set[str] = set()
+"""The words that rules need."""
 
 
 def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
     """A rule for each match of a phrase, which is searched in clauses with one of the needed words or basic words."""
 
     def add(function: Rule) -> Rule:
-        for word in needed.split():
-            _NEEDED.setdefault(word, []).append(len(RULES))
-        RULES.append((phrase(rf"(?<!\S)(?:{text})"), function))
+        RULES.append((frozenset(needed.split()), phrase(rf"(?<!\S)(?:{text})"), function))
+        _NEEDED.update(needed.split())
         return function
 
     return add
 
 
-def things_in(clause: Clause) -> Iterator[Found]:
+@lru_cache(1000)
+def _rules_of(words: frozenset[str]) -> list[tuple[re.Pattern[str], Rule]]:
+    """The rules that need one of some words."""
+    return [(pattern, function) for needed, pattern, function in RULES if not needed.isdisjoint(words)]
+
+
+def things_in(clause: Clause) -> list[Found]:
     """The things that the rules find in a clause. What one rule found is not found again by the next."""
-    used: set[int] = set()
-    words = _NEEDED.keys() & {*clause.tokens, *clause.words}
+    words = _NEEDED.intersection([*clause.tokens, *clause.words])
     if _NUMBER.search(clause.plain):
         words.add("number")
-    for n in sorted({n for word in words for n in _NEEDED[word]}):
-        pattern, function = RULES[n]
-        things = [
-            found
-            for match in pattern.finditer(clause.plain)
-            for found in function(Match(clause, match))
-            if used.isdisjoint(range(found.start, found.end))
-        ]
-        for found in things:
-            used.update(range(found.start, found.end))
-        yield from things
+    found: list[Found] = []
+    for pattern, function in _rules_of(frozenset(words)):
+        things = [one for match in pattern.finditer(clause.plain) for one in function(Match(clause, match))]
+        found += [one for one in things if not any(one.start < other.end and other.start < one.end for other in found)]
+    return found
 
 
-_NUMBER = re.compile(r"\d+x? ")
+_NUMBER = re.compile(r"\d\d*x? ")
 _OPEN = phrase(
     r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
     r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))"
@@ -128,7 +127,7 @@ _LIMIT = phrase(
 """What a number is the limit of: "the number of words should be", "word limit"."""
 
 
-@rule("number", r"\A")
+@rule("number", r"\A.*")
 def counts(m: Match) -> Iterator[Found]:
     """What the numbers count: "at least 100 words", "the word rain twice", "word limit: 50"."""
     after = 0
@@ -206,7 +205,7 @@ def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Am
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
 _SECTIONS = re.compile(r"(?i)\b(?:each|every) (\w+)\b[^.\n]{0,40}? (?:with|by|as) \W?([a-z]+) X\b")
 """Numbered headings: "Mark the beginning of each section with SECTION X"."""
-_EMPHASIS = ("highlight", "emphasi", "italic")
+_EMPHASIS = re.compile(r"(?<!\S)(?:highlight|emphasi|italic)")
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
 _IN_CAPITALS = phrase("(?:or word )?<that in is written must short the response>*caps ")
 _WANTED = phrase("<,>*(?:ensure |(?:ensure )?<write describe><the a>*|ensure <the a>*)")
@@ -233,8 +232,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         end_of += 1
     end_of = end_of if tokens[end_of - 1] == "written" else end
     marked = _SECTIONS.search(view.prompt) if name == "parts" and "X" in view.prompt else None
-    emphasized = any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of))
-    if emphasized and _MARKDOWN.search(view.text):
+    if _EMPHASIS.search(_near(clause, start, end_of)) and _MARKDOWN.search(view.text):
         if name in ("parts", "sentences", "words", "phrases", "bullet points", "highlighted passages"):
             found = found if found.how else found._replace(high=None)
             yield _bounded(start, end_of, "highlighted passages", found)
@@ -256,12 +254,12 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         yield _bounded(start, end, name, found)
 
 
-def _near(clause: Clause, start: int, end: int) -> list[str]:
+def _near(clause: Clause, start: int, end: int) -> str:
     """The words of a thing, with up to three before it in the same part of the clause."""
     first = start
     while first and first > start - 3 and clause.tokens[first - 1] not in (",", "and"):
         first -= 1
-    return clause.words[first:end]
+    return " ".join(clause.words[first:end])
 
 
 def _unclear(clause: Clause, start: int, end: int, name: str, found: Amount) -> str | None:
@@ -308,7 +306,7 @@ _FIRST = re.compile(
 )
 
 
-@rule(_REPEATING, r"\A")
+@rule(_REPEATING, r"\A.*")
 def repeated(m: Match) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
     clause, view = m.clause, m.clause.view
@@ -326,7 +324,7 @@ def repeated(m: Match) -> Iterator[Found]:
         text = given.values[0]
     if text or not below:
         check: Spec = {"type": "repeats_prompt", **({"prompt": text} if text else {})}
-        yield m.found(check, verbs="write", start=verb + 1, end=clause.length)
+        yield m.found(check, verbs={"write"}, start=verb + 1, end=clause.length)
 
 
 _FIRST_WORD = re.compile(r"\s*(\x01+|[\w'-]+)(?= in\b| and\b|\s*(?:[.,;:!?\n]|$))")
@@ -349,7 +347,7 @@ def paragraph_starts(m: Match) -> Iterator[Found]:
         if " " not in given and given.lower() not in ("a", "an", "the"):
             check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": given}
             start = m.start + (not own)
-            yield m.found(check, verbs="start", start=start, end=clause.at(word.end()), subject=own)
+            yield m.found(check, verbs={"start"}, start=start, end=clause.at(word.end()), subject=own)
 
 
 _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
@@ -359,7 +357,7 @@ _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
 def postscripts(m: Match) -> Iterator[Found]:
     """A postscript with its marker: "Add a postscript starting with P.S."."""
     if _MARKER.fullmatch(marker := m.clause.given(m.end - 1).values[0]):
-        yield m.found({"type": "postscript", "marker": marker}, verbs="use write in using start end")
+        yield m.found({"type": "postscript", "marker": marker}, verbs={"use", "write", "in", "using", "start", "end"})
 
 
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
@@ -390,7 +388,7 @@ def titles(m: Match) -> Iterator[Found]:
 )
 def in_quotation_marks(m: Match) -> Iterator[Found]:
     """The response in quotation marks."""
-    yield m.found({"type": "quoted"}, verbs="use write is written")
+    yield m.found({"type": "quoted"}, verbs={"use", "write", "is", "written"})
 
 
 _STARS = re.compile(
@@ -398,7 +396,7 @@ _STARS = re.compile(
 )
 
 
-@rule("asterisks asterisk", r"\A")
+@rule("asterisks asterisk", r"\A.*")
 def two_responses(m: Match) -> Iterator[Found]:
     """Two responses with six asterisks between them."""
     for match in _STARS.finditer(m.clause.text):
@@ -407,7 +405,7 @@ def two_responses(m: Match) -> Iterator[Found]:
 
 
 @rule(
-    "mark",
+    "end first",
     "(?:end <the short _ response it>*(?:in <the response _>+)?in |(?P<last>first )<piece _>"
     r"(?P<is><must mustnt><not>*<is written>))(?:<a only exactly>|\d+ )+mark ",
 )
@@ -419,7 +417,7 @@ def endings(m: Match) -> Iterator[Found]:
         asked = f"Does the response end with {'an' if name[0] == 'e' else 'a'} {name}?"
         denied, negations = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0), negations_in(f"{m['is']} ")
         start, check = m.start + (not subject), {"type": "ends", "phrase": mark}
-        yield m.found(check, denied, "end", start=start, subject=subject, negations=negations, question=asked)
+        yield m.found(check, denied, verbs={"end"}, start=start, subject=subject, negations=negations, question=asked)
 
 
 @rule(
@@ -485,10 +483,10 @@ def quoted_strings(m: Match) -> Iterator[Found]:
     if any(len(value) > 300 or _NOT_LITERAL.search(value) for value in given.values):
         return
     start = clause.span(_NOUN.search(before))[0]  # type: ignore[arg-type]  # it matches the empty end
-    if placed := _PLACED.search(before):
+    if ("start " in before or "end " in before) and (placed := _PLACED.search(before)):
         if (len(given.values[0]) > 1 or given.values[0] == "I") and not _MARKER.fullmatch(given.values[0]):
             verb = placed["verb"].strip()
-            yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
+            yield m.found(*_place(given, verb, False), verbs={verb}, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
         final = (
@@ -503,7 +501,7 @@ def quoted_strings(m: Match) -> Iterator[Found]:
         exact = {"whole_words": False, "ignore_case": False} if given.values[0][-1:] == "." else {}
         exact = exact or ({"ignore_case": False} if {"A", "I"}.intersection(given.values) else {})
         check: Spec = {"type": "keywords", "words": list(given.values), "need": "any", **exact}
-        yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
+        yield m.found(check, verbs={"write"}, start=clause.at(options.start() - clause.start) + 1)
     elif any(map(str.isalnum, "".join(given.values))):  # not marks
         yield from _keywords(m, start, given)
 
@@ -523,7 +521,7 @@ def unquoted_end(m: Match) -> Iterator[Found]:
     exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in "!?")
     if text and exact and text[1][0].isupper() and QUOTE not in clause.text:
         check, asked = {"type": "ends", "phrase": text[1]}, _asked(Strings((text[1],), after, clause.end), "end")
-        yield m.found(check, verbs="end", start=m.start + 1, end=clause.length, question=asked)
+        yield m.found(check, verbs={"end"}, start=m.start + 1, end=clause.length, question=asked)
 
 
 def _place(given: Strings, verb: str, word: bool) -> tuple[Spec | None, Spec]:
@@ -559,7 +557,7 @@ def _keywords(m: Match, start: int, given: Strings) -> Iterator[Found]:
         check["need"] = "any"
     required = noun or not governor.startswith(_FORBIDDING)
     verbs = INCLUDES | {"write"} if governor in ("say", "write", "output") else INCLUDES
-    yield m.found(check if required else None, {"type": "forbidden", "words": words}, " ".join(verbs), start=start)
+    yield m.found(check if required else None, {"type": "forbidden", "words": words}, verbs=verbs, start=start)
 
 
 def _in_quotes(word: str) -> str:
@@ -583,8 +581,10 @@ _WORD = re.compile(r"\b(?!(?:and|or)\b)[\w'-]+")
 def unquoted(m: Match) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     clause, noun = m.clause, m.clause.words[m.end - 1]
+    if noun == "name" or clause.tokens[m.end - 2].isdigit():
+        return
     match = _UNQUOTED.match(clause.text, clause.ends[m.end - 1] - clause.start)
-    if match is None or noun == "name" or clause.tokens[m.end - 2].isdigit():
+    if match is None:
         return
     place, either = clause.start + match.start("list"), " or " in match["list"]
     values = [clause.view.prompt[place + word.start() : place + word.end()] for word in _WORD.finditer(match["list"])]
@@ -592,4 +592,4 @@ def unquoted(m: Match) -> Iterator[Found]:
     if fits and _FUNCTION.isdisjoint(map(str.lower, values)):
         check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
         denied = {"type": "forbidden", "words": values}
-        yield m.found(check, denied, " ".join(INCLUDES), end=clause.at(match.end()))
+        yield m.found(check, denied, verbs=INCLUDES, end=clause.at(match.end()))

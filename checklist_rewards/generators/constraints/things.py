@@ -116,11 +116,11 @@ NAMES = {str(list(thing.spec.values())[-1]): name for name, thing in THINGS.item
 
 def question_of(check: Mapping[str, Any]) -> str:
     """The question that a check answers."""
-    bounds = {name: value for name, value in check.items() if name in ("at_least", "at_most", "exactly")}
     name = NAMES.get(check.get("letters") or check.get("pattern") or check["type"], "")
-    if bounds == {"exactly": 0} and (name or check["type"] == "letters"):
+    if check.get("exactly") == 0 and (name or check["type"] == "letters"):
         without = name or f'the letter "{check["letters"]}"'
         return f"Does the response do without {without}?"
     if name and check["type"] in ("letters", "regex"):
+        bounds = {name: value for name, value in check.items() if name in ("at_least", "at_most", "exactly")}
         return f"Does the response have {quantity(bounds, name)}?"
     return question_of_instruction(check)
