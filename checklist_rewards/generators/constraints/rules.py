@@ -82,7 +82,7 @@ def things_in(clause: Clause) -> list[Found]:
     return found
 
 
-_NUMBER = re.compile(r"\d\d*x? ")
+_NUMBER = re.compile(r"\d+x? ")
 _OPEN = phrase(
     r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
     r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))"
