@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
@@ -50,7 +50,6 @@ from checklist_rewards.rewards.batch import (
     Readers,
     RewardLog,
     Scores,
-    completion_metrics,
     groups_of,
     hidden_trainer,
     log_records,
@@ -73,7 +72,7 @@ from checklist_rewards.rewards.ranks import (
     failed_on_any_rank,
     ranks,
 )
-from checklist_rewards.rewards.settings import NOT_COLUMNS, RewardConfig, RewardKwargs
+from checklist_rewards.rewards.settings import NOT_COLUMNS, RewardConfig
 from checklist_rewards.rewards.split import AsyncReward, By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
@@ -133,14 +132,13 @@ class ChecklistReward:
         scorer: ChecklistScorer | ScoringPipeline | RewardConfig | None = None,
         *,
         model: str | Engine = UNNAMED,
-        **settings: Unpack[RewardKwargs],
+        **settings: Any,
     ):
         if isinstance(scorer, RewardConfig):
             refuse_any(settings, "together with a RewardConfig; set it there")
             config, scorer = scorer, None
         else:
-            given: dict[str, Any] = {**settings}
-            config = RewardConfig(model=model, **given)
+            config = RewardConfig(model=model, **settings)
         scorer = scorer_of(scorer, config, apart=("metric",))
         if config.metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")
@@ -224,7 +222,7 @@ class ChecklistReward:
             trainer_state (*optional*): Provides the step for log lines.
             log_extra (callable, *optional*): Called with the column `<name>/items`, a line of text for each
                 completion: its answers by item.
-            log_metric (callable, *optional*): Called with the metrics of [`metric_names`].
+            log_metric (callable, *optional*): Called with the metrics of [`pop_stats`].
             **kwargs: The other columns of the dataset, including the checklists if `column` names one of them.
 
         Returns:
@@ -385,22 +383,16 @@ class ChecklistReward:
                 stage.restore(states[stage.key])
 
     def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric of [`metric_names`] since the last call of this method, with those of the monitor
-        (`<name>/monitor/...`) and of evolving checklists (`<name>/evolving/...`)."""
-        return self.log.pop()
+        """Mean of each metric since the last call of this method; those that `log_metric` gets.
 
-    @property
-    def metric_names(self) -> list[str]:
-        """All metric names that may be passed to `log_metric`. They depend on the settings, not on the data.
-
-        Means over completions: `score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
+        Means over completions: `<name>/score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
         `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of
         its items), and the shares of completions by state: `empty`, `cut_in_thought` and `unfinished` have no answer,
         `cut` reached the length limit in its answer. `judge_seconds` is a mean over calls, `items_without_variance`
-        one over the items of groups.
+        one over the items of groups. The monitor adds `<name>/monitor/...`, evolving checklists `<name>/evolving/...`,
+        and the parts of a split reward `<name>/<part>/...`.
         """
-        names = completion_metrics(None, None, None, self.categories)
-        return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
+        return self.log.pop()
 
     def exchanges(self, call: Call) -> bool:
         """Whether a call communicates between ranks."""

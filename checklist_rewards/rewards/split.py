@@ -28,7 +28,7 @@ from typing import Any, Literal
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.keys import content_key
-from checklist_rewards.rewards.batch import Call, Rewards, completion_metrics, only
+from checklist_rewards.rewards.batch import Call, Rewards, only
 from checklist_rewards.rewards.ranks import ranks
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
@@ -112,11 +112,6 @@ class RewardPart:
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""
         return AsyncReward(self)
-
-    @property
-    def metric_names(self) -> list[str]:
-        """Names of the metrics of this part, without those of shaping; see [`ChecklistReward.metric_names`]."""
-        return [f"{self.__name__}/{name}" for name in completion_metrics(None, None, None, ())]
 
 
 def split(

@@ -226,7 +226,6 @@ def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions(
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail), mass=0.8)
     log, reward = Log(), reward_by(backend, categories=["colour", "fate"], name="r")
     rewards = reward(**call(["red", "gray"], items=checklist), log_metric=log.metric)
-    assert set(log.metrics) == set(reward.metric_names) - {"r/category/fate"}, "no read of that category was answered"
     assert log.metrics.pop("r/judge_seconds")[0] >= 0
     assert log.metrics == {
         "r/score": rewards,
@@ -242,11 +241,10 @@ def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions(
 
 def test_a_number_that_does_not_exist_is_not_logged():
     log, reward = Log(), reward_by(FakeBackend(fails=lambda prefix, tail: True), name="r", categories=["colour"])
-    names = reward.metric_names
     checklist = [[{"question": "Is x?", "category": "another"}], None]
     assert reward(**call(["x", "y"], ["A", "B"], checklist), log_metric=log.metric) == [None, None]
     assert log.metrics["r/unscored"] == [1.0, 1.0] and log.metrics["r/unanswered"] == [1.0]
-    assert set(log.metrics) < set(names) and reward.metric_names == names, "names depend on the settings only"
+    assert not {f"r/{name}" for name in ("score", "pass_rate", "mass", "category/colour")} & log.metrics.keys()
 
 
 # --- settings, names, copies, threads
