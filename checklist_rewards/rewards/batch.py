@@ -330,8 +330,8 @@ def rewards_of(trainer: Any) -> list[Any]:
     return list({id(one): one for one in (getattr(reward, "source", reward) for reward in rewards)}.values())
 
 
-def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
-    """The groups of a trainer by its own order of completions; empty if that is not known.
+def groups_of(call: Call, number: int) -> list[str]:
+    """The groups of a call by the order in which its trainer passes completions; empty if that is not known.
 
     `GRPOTrainer`, `RLOOTrainer` and `SDPOTrainer` compare `num_generations` consecutive completions, counted over all
     ranks. `OnlineDPOTrainer` compares each completion of the first half with one of the second. `AsyncGRPOTrainer`
@@ -340,15 +340,14 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
 
     `number` is that of the call, which is the same on all ranks.
     """
-    count = len(call.prompts)
+    count, trainer = len(call.prompts), call.trainer
     if trainer is None:
         in_worker = multiprocessing.current_process().name == ROLLOUT_WORKER
         return [f"{number}.0"] * count if in_worker else []
     if call.pairs:
         return [f"{number}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
-    trains = getattr(getattr(trainer, "model", None), "training", True) is not False
     size = getattr(trainer, "num_generations", None)
-    size = size if trains else getattr(trainer, "num_generations_eval", None) or size
+    size = size if call.training else getattr(trainer, "num_generations_eval", None) or size
     if not size or count * ranks() % size:
         return []
     groups = [(rank() * count + place) // size for place in range(count)]

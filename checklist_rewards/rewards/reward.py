@@ -289,8 +289,8 @@ class ChecklistReward:
             self._in_run(call.trainer_state)
         if self.evolving is not None:
             call = self.evolving.current(call)
-        samples = self._samples(call, trainer)
-        groups = groups_of(trainer, call, self._calls)
+        samples = self._samples(call)
+        groups = groups_of(call, self._calls)
         self._calls += 1
         return replace(call, samples=samples, groups=groups, started=self._started)
 
@@ -419,12 +419,12 @@ class ChecklistReward:
         check_child(self.__name__, self.scorer.judge)
         return {**self.__dict__, "last": None, "_started": _PROCESS}
 
-    def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
+    def _samples(self, call: Call) -> list[Sample | None]:
         checklists = call.columns[self.column]
         references = None if self.reference_column is None else self.values_of(self.reference_column, call)
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = call.columns.get(COMPLETION_IDS)
-        reader = self.readers.of(trainer)
+        reader = self.readers.of(call.trainer)
         prompts = call.prompts if self.config.images == "show" else list(map(without_images, call.prompts))
         inputs: list[tuple[str | None, str | None]] = []
         read: dict[str, tuple[str | None, str | None]] = {}  # the completions of a prompt share its texts
@@ -439,7 +439,7 @@ class ChecklistReward:
             [call.completions[place] for place in judged],
             [prompts[place] for place in judged],
             None if ids is None else [ids[place] for place in judged],
-            trainer,
+            call.trainer,
         )
         samples = []
         for place, (input, history), target in zip(judged, inputs, targets, strict=True):

@@ -17,6 +17,7 @@ from tests.generators.fakes import Replies
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import asked, reward_by, scorer_by
 from tests.rewards.fakes import call as batch_of
+from tests.rewards.test_batch_call import Trainer
 
 RED = [0.9] * 4
 QUIET = {"held_out": 0, "retest_share": 0, "max_canary": None}
@@ -166,17 +167,10 @@ def test_the_defaults_test_items_with_the_model_that_proposes():
 # --- in a training run
 
 
-def test_an_evaluation_uses_the_checklists_and_changes_none():
-    class Trainer:
-        def __init__(self):
-            self.model, self.logged = SimpleNamespace(training=True), {}
-
-        def log_metric(self, name, value):
-            self.logged[name] = value
-
-    trainer, reward = Trainer(), evolving()
+def test_an_evaluation_uses_the_checklists_and_changes_none(tmp_path):
+    trainer, reward = Trainer(tmp_path, model=SimpleNamespace(training=True)), evolving()
     call(reward, log_metric=trainer.log_metric)
-    assert trainer.logged["checklist_reward/evolving/admitted"] == 1
+    assert trainer.metrics["checklist_reward/evolving/admitted"] == 1
     before = json.dumps(reward.evolving.state)
     trainer.model.training = False
     assert call(reward, ["red blue", "red blue"], 1, log_metric=trainer.log_metric) == pytest.approx([0.9, 0.9])

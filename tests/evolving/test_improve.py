@@ -230,7 +230,7 @@ def unread(checklist):
 
 
 @contextmanager
-def writing(reply, store=False, **settings):
+def writing(reply, store=False, proposer=None):
     """`write(checklist, ...)` improves a checklist with a writer that always gives this reply. The server of
     the writer, and the scorer and the writer of the last run, are its attributes."""
     with scripted(json.dumps(REPLIES[reply])) as server:
@@ -238,7 +238,8 @@ def writing(reply, store=False, **settings):
         def write(checklist, **options):
             write.scorer = scorer_by(finds, store=store)
             made = {"backend": "openai", "base_url": server.base_url, "store": store}
-            write.writer = Rewriter("writer", **made, **settings)
+            write.writer = Rewriter("writer", **made)
+            write.writer.proposer = proposer or write.writer.proposer
             last = {"scorer": write.scorer, "writer": write.writer, "bootstrap": DRAWS}
             return improve(checklist, unread(checklist), **last, **options)
 
@@ -272,7 +273,7 @@ def test_what_is_no_question_or_asked_already_is_no_change():
     weak = [Finding(checklist.items[0], "unrelated", "")]
     wordings, halves = ["Say whether it is red.", "is it BIG?", "Is it crimson?"], ["Is it old?", "Is it big?"]
     with scripted(json.dumps({"wordings": wordings, "questions": halves})) as server:
-        writer = Rewriter("writer", base_url=server.base_url, store=False, proposer=lambda groups: [])
+        writer = Rewriter("writer", base_url=server.base_url, store=False)
         writer.paraphraser.count = 3
         changes = writer.changes(checklist, weak, [])
         alone = writer.changes(Checklist(items=checklist.items[:2]), [], [])

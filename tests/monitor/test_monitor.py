@@ -371,18 +371,13 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     attack = attack_of()
     assert attack.worst.name == "self_praise"
     (tmp_path / "attack.json").write_text(json.dumps(attack.model_dump()))
-    log, monitor_log = tmp_path / "rewards.jsonl", tmp_path / "monitor.jsonl"
-    reward = guarded(tmp_path / "attack.json", penalize=False, reward={"log": log}, log=monitor_log)
+    log = tmp_path / "rewards.jsonl"
+    reward = guarded(tmp_path / "attack.json", penalize=False, reward={"log": log})
     for step in range(10):
         call(reward, step, [text + PRAISE * (step > 5 and place % 2) for place, text in enumerate(texts(seed=step))])
     [alarm] = alarms(reward, "attack_self_praise")
     assert alarm.about == "hacking" and 6 <= alarm.step <= 8 and "which raised the judge's scores" in alarm.message
     assert all("excellent" in shown.completion for shown in alarm.completions)
-    first, *_, last = records(monitor_log, "step")
-    praised = [row["reward"] for row in read_jsonl(log) if row["step"] == 9 and "excellent" in row["completion"]]
-    assert last["statistics"]["attack_self_praise_reward"] == pytest.approx(sum(praised) / len(praised))
-    assert "attack_self_praise_other_reward" in last["statistics"]
-    assert "attack_self_praise_reward" not in first["statistics"]
     offline = audit([log], reward.monitor.settings, attacks=patterns_of(attack))
     assert [alarm.step for alarm in offline.alarms if alarm.signal == "attack_self_praise"] == [alarm.step]
     off = monitored(by_color, attacks=attack, max_attack=None)

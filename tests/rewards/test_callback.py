@@ -128,7 +128,6 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_an_answer_ends_at_every_end_of_the_policy(trainer, monkeypatch):
     """Gemma 2 closes its turn with a token that is not the `eos_token` of its tokenizer. `SFTTrainer` and `DPOTrainer`
     have no list of the ends, as TRL's online trainers do."""

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
+from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
 from tests.pipelines.fakes import Scripted
@@ -211,15 +210,6 @@ def test_the_table_of_the_trainer_has_one_line_per_completion():
     }
 
 
-def test_the_log_has_scores_that_can_be_aggregated_again(tmp_path):
-    rewards = reward_by(knows, log=tmp_path / "log.jsonl")(**call(["red"], items=("Is red?", "Is blue?")))
-    [record] = read_jsonl(tmp_path / "log.jsonl")
-    score = Score.model_validate(record["score"])
-    assert [score.primary_score] == rewards
-    heavier = Checklist.parse([{"question": "Is red?", "weight": 3}, "Is blue?"])
-    assert rescore(heavier, score).primary_score == pytest.approx((3 * 0.9 + 0.1) / 4)
-
-
 def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions():
     colours = [{"question": f"Is {colour}?", "category": "colour"} for colour in ("red", "blue")]
     checklist = [*colours, {"question": "Is cursed?", "category": "fate"}]
@@ -276,8 +266,6 @@ def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
         ({"metric": "mean"}, "metric='mean'.*weighted"),
         ({"metric": "quality"}, "metric='quality' requires mode='quality', which grades; mode is 'item'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
-        ({"judged": "first"}, "judged='first' is not known; allowed: 'answer', 'transcript'"),
-        ({"images": "keep"}, "images='keep' is not known; allowed: 'show', 'ignore'"),
         ({"threshold": 2}, "threshold=2"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
