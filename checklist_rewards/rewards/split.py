@@ -124,8 +124,7 @@ def split(
     """Several reward functions that share one scoring.
 
     Args:
-        source ([`ChecklistReward`]): Judges the completions. Its `categories` are the parts for `by="category"`, if
-            neither `names` nor `dataset` is given.
+        source ([`ChecklistReward`]): Judges the completions.
         by (`str`, mapping or callable): `"category"`: the item's category. `"sign"`: `positive` and `negative`
             weights. A mapping from the name of a part to its categories. A callable from a [`ChecklistItem`] to the
             name of its part. Items without a part belong to `other`.
@@ -144,8 +143,7 @@ def split(
     parts = Parts(source, by, ())
     given = names
     if given is None:
-        usual = {"sign": ("positive", "negative"), "category": source.categories}
-        given = usual[by] if isinstance(by, str) else list(by) if isinstance(by, Mapping) else ()
+        given = ("positive", "negative") if by == "sign" else list(by) if isinstance(by, Mapping) else ()
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
         raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
     if len(set(given)) < len(given):

@@ -69,11 +69,6 @@ def test_parts_are_named_by(by, names):
     assert [part.part for part in reward_of().split(by, dataset=DATASET)] == names
 
 
-def test_names_come_from_the_categories_of_the_reward_without_a_dataset():
-    parts = reward_of(categories=["form", "tone", "other"]).split()
-    assert [(part.part, part.weight) for part in parts] == [("form", 1.0), ("tone", 1.0), ("other", 1.0)]
-
-
 def test_a_penalty_by_itself_starts_at_1_and_an_item_without_weight_is_no_part():
     positive, negative = reward_of().split("sign")
     assert positive(**BATCH)[:3] == [pytest.approx((0.8 + 2 * 0.7) / 3)] * 2 + [pytest.approx(0.6)]

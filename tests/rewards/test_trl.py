@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -25,14 +25,6 @@ from tests.rewards.fakes import Log, asked, assistant, call, knows, reward_by, s
 
 RED = pytest.approx(0.9)
 COLOURS = call(["red", "blue"])
-
-
-def test_standard_and_conversational_formats_get_the_same_rewards():
-    checklist = [["Is red?", "Is blue?"], ["Is blue?"]]
-    reward = reward_by(knows)
-    standard = reward(**call(["a red thing"] * 2, ["A", "B"], checklist))
-    chat = reward(**call([assistant("a red thing")] * 2, [user("A"), user("B")], checklist))
-    assert standard == chat == pytest.approx([0.5, 0.1])
 
 
 def test_the_reward_is_what_score_batch_gives_for_the_same_texts_in_any_order():
@@ -116,17 +108,8 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp
 # --- columns
 
 
-@pytest.mark.parametrize(
-    "checklist",
-    [
-        ["Is red?"],
-        [{"question": "Is red?", "weight": None, "category": None, "id": None}],  # as Arrow fills the fields of rows
-        '["Is red?"]',
-        Checklist.parse(["Is red?"]),
-    ],
-)
-def test_every_form_that_a_dataset_row_may_have_is_read_from_a_column_of_any_name(checklist):
-    batch = call(["red"], items=("Is blue?",), rubric=[checklist])
+def test_checklists_are_read_from_a_column_of_any_name():
+    batch = call(["red"], items=("Is blue?",), rubric=['["Is red?"]'])
     assert reward_by(knows, column="rubric")(**batch) == [RED]
 
 
@@ -150,9 +133,7 @@ def test_a_missing_column_is_refused_with_the_columns_that_are_there(options, wo
     ("checklist", "words"),
     [
         ([], "row 2 .*'Name a'.*empty"),
-        ([{"question": "Is x?", "weight": math.inf}], "row 2 .*item 1.*inf"),
         ([{"question": " "}], "row 2 .*item 1.*blank"),
-        ("Is it?", "row 2 .*must be JSON"),
         (7, "row 2 .*got 7"),
     ],
 )
