@@ -168,7 +168,7 @@ class ExtraReads:
                 continue
             item, answer = rng.choice(items)
             variants = {"reworded": reworded(item, rng), "reordered": reordered(item)}
-            if self.settings.max_judged_steering is not None:
+            if self.settings.steering != "off":
                 variants["steering"] = _STEERING
             variants = {how: one for how, one in variants.items() if self._readable(one)}
             if variants and self._spend(len(variants)):

@@ -101,6 +101,8 @@ class Watch:
     def __post_init__(self) -> None:
         signals = [*SIGNALS, *attack_signals(pattern.name for pattern in self.attacks)]
         self.signals = [s for s in signals if self.settings.threshold(s.name) is not None]
+        if self.settings.steering == "off":
+            self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
         self._had: Counter[str] = Counter()  # steps of this run with data; 0 if only a run before it had some
         self._evaluated: set[str] = set()

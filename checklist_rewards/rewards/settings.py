@@ -23,7 +23,7 @@ from checklist_rewards.validation import finite
 from checklist_rewards.writer import Writer
 
 Action = Literal["log", "warn", "stop"]
-Steering = Literal["flag", "penalize"]
+Steering = Literal["off", "flag", "penalize"]
 Draw = Literal["fixed", "step"]
 ATTACK = "attack_"
 """Start of the names of the signals of attacks, which share `max_attack`."""
@@ -65,7 +65,7 @@ class MonitorConfig(Config):
     (arXiv 2608.11669); all completions of a step have the same items held out."""
     steering: Steering = "flag"
     """What happens to completions that address the grader or praise themselves. `flag`: their share is a signal.
-    `penalize`: in addition, their reward is at most 0."""
+    `penalize`: in addition, their reward is at most 0. `off`: nothing."""
     penalize_attacks: bool = False
     """Whether the reward of completions that show an attack of `attacks` is at most 0. Attacks on form alone, such as
     a list of three, are signals only: honest completions have these forms."""

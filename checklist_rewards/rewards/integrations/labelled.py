@@ -29,7 +29,7 @@ from checklist_rewards.images import Image, clean
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.messages import images_of, speaker, with_images
 from checklist_rewards.rewards.batch import Readers, ReadingConfig
-from checklist_rewards.rewards.integrations.queue import MicroBatcher
+from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
@@ -53,6 +53,9 @@ class SamplewiseReward:
 
     Args:
         scorer ([`ChecklistScorer`], *optional*): Scorer for the completions.
+        max_wait (`float`, *optional*, defaults to `0.005`): Longest time in seconds that a call waits for others to
+            share its batch.
+        max_batch (`int`, *optional*, defaults to `256`): Maximum number of samples per batch.
         unscored (`float`, *optional*): Reward of a sample that could not be scored. By default [`Unscored`] is raised,
             because any number would change the policy for a failure of the judge.
         **settings: The fields of [`ReadingConfig`] (`judged`, `keep_thinking`, `thinking_opened`, `tokenizer`,
@@ -64,6 +67,8 @@ class SamplewiseReward:
         self,
         scorer: ChecklistScorer | None = None,
         *,
+        max_wait: float = DEFAULT_MAX_WAIT,
+        max_batch: int = DEFAULT_MAX_BATCH,
         unscored: float | None = None,
         **settings: Any,
     ):
@@ -71,7 +76,7 @@ class SamplewiseReward:
             raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
         reading = {name: settings.pop(name) for name in ReadingConfig.model_fields if name in settings}
         scorer = scorer_of(scorer, ScorerConfig(**settings))
-        self.queue = MicroBatcher(scorer)
+        self.queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch)
         self.unscored = unscored
         self.readers = Readers(ReadingConfig(**reading))
 

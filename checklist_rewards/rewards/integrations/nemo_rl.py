@@ -9,7 +9,8 @@ Not run inside NeMo-RL: the tests use a minimal host. Based on NVIDIA-NeMo/RL:
 `reward_model_environment.py` (01be4c6), `RewardModelEnvironment.step`. The processors of `nemo_rl/data/processors.py`
 (006a7da) store a user message as its chat template renders it, with the turn that it opens for the policy.
 
-Unscored samples raise [`Unscored`] unless `unscored` is set, because rewards are a tensor.
+NeMo-RL passes whole batches, so `max_wait` is 0 by default. Unscored samples raise [`Unscored`] unless `unscored` is
+set, because rewards are a tensor.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ChecklistEnvironment(EnvironmentInterface):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None):
-        self.reward = SamplewiseReward(**(config or {}))
+        self.reward = SamplewiseReward(**{"max_wait": 0.0, **(config or {})})
 
     def step(self, message_log_batch: Sequence[Sequence[Mapping[str, Any]]], metadata: Sequence[Any]) -> Any:
         """Reward a batch and end its episodes. Raises SampleError or ChecklistError for an invalid row."""

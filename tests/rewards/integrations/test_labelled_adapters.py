@@ -103,7 +103,7 @@ def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(adapter):
 
 
 def test_what_the_judge_does_not_answer_raises_and_spares_the_neighbours():
-    compute_score = ChecklistComputeScore(broken_scorer()).compute_score_async
+    compute_score = ChecklistComputeScore(broken_scorer(), max_wait=0.05).compute_score_async
 
     async def both():
         calls = [compute_score(data_source="d", solution_str=t, ground_truth=["Is it?"]) for t in ("fine", "boom")]
@@ -234,10 +234,10 @@ def test_harbor_reads_a_trajectory_in_all_its_files_with_its_thoughts(adapter, t
 
 
 def test_adapters_travel_to_other_processes_as_their_settings():
-    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, unscored=0.0)
-    reward.queue.max_batch = 7
+    waits = {"max_wait": 0.01, "max_batch": 7}
+    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, unscored=0.0, **waits)
     copy = pickle.loads(pickle.dumps(reward))
-    assert copy.queue.max_batch == 7 and len(copy.queue) == 0
+    assert {name: getattr(copy.queue, name) for name in waits} == waits and len(copy.queue) == 0
     assert (copy.unscored, copy.__name__) == (0.0, "reward_func")
 
 
