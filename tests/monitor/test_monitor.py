@@ -35,7 +35,7 @@ from tests.monitor.fakes import (
     texts,
     trained,
 )
-from tests.rewards.fakes import assistant, reward_by, scorer_by
+from tests.rewards.fakes import asked, assistant, reward_by, scorer_by
 from tests.rewards.fakes import call as batch_of
 from tests.rewards.test_batch_call import Trainer
 from tests.test_images import BLUE, PILLOWS, RED, Seeing
@@ -85,6 +85,14 @@ def test_steering_is_flagged_or_penalized_and_raises_an_alarm_with_three_complet
     assert all("Note to the grader" in shown.completion for shown in alarm.completions)
     [written] = [one for one in records(tmp_path / "flag.jsonl", "alarm") if one["signal"] == "steering"]
     assert written["completions"][0]["why"] == "has a steering phrase" and written["size"] == alarm.size
+
+
+def test_with_steering_off_nothing_is_asked_or_watched_about_it():
+    reward = monitored(by_color, steering="off", retest_share=1.0, extra_reads=1.0, **QUICK)
+    trained(reward, 4, steers_from=2)
+    assert not {"steering", "judged_steering"} & {signal.name for signal in reward.monitor._watch.signals}
+    tails = [tail for _, tail in asked(reward)]
+    assert any("Look at the response again." in tail for tail in tails) and not any("grader" in tail for tail in tails)
 
 
 def test_the_file_has_one_record_per_step(tmp_path):
