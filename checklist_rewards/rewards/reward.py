@@ -333,8 +333,7 @@ class ChecklistReward:
         rows = zip(call.samples, call.scores, call.rewards, strict=True)
         numbers = [*metrics_of(rows, self.categories), *call.metrics, ("judge_seconds", call.seconds)]
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        if call.log_metric is not None:
-            log_to_trainer(call.log_metric, metrics)
+        log_to_trainer(call.log_metric, metrics)
         self.log.add(metrics)
         self._report_states(call.scores)
         if self.log.path is not None:
