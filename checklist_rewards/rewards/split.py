@@ -124,7 +124,8 @@ def split(
     """Several reward functions that share one scoring.
 
     Args:
-        source ([`ChecklistReward`]): Judges the completions.
+        source ([`ChecklistReward`]): Judges the completions. Its `categories` are the first parts for `by="category"`,
+            unless `names` is given.
         by (`str`, mapping or callable): `"category"`: the item's category. `"sign"`: `positive` and `negative`
             weights. A mapping from the name of a part to its categories. A callable from a [`ChecklistItem`] to the
             name of its part. Items without a part belong to `other`.
@@ -143,7 +144,8 @@ def split(
     parts = Parts(source, by, ())
     given = names
     if given is None:
-        given = ("positive", "negative") if by == "sign" else list(by) if isinstance(by, Mapping) else ()
+        usual = {"sign": ("positive", "negative"), "category": source.categories}
+        given = usual[by] if isinstance(by, str) else list(by) if isinstance(by, Mapping) else ()
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
         raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
     if len(set(given)) < len(given):

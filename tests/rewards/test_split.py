@@ -69,6 +69,13 @@ def test_parts_are_named_by(by, names):
     assert [part.part for part in reward_of().split(by, dataset=DATASET)] == names
 
 
+def test_categories_of_the_reward_name_the_first_parts_with_and_without_a_dataset():
+    reward = reward_of(categories=["tone", "form"])
+    assert [(part.part, part.weight) for part in reward.split()] == [("tone", 1.0), ("form", 1.0)]
+    parts = reward.split(dataset=DATASET)
+    assert [(part.part, part.weight) for part in parts] == [("tone", 2.0), ("form", 2.0), ("other", 1.0)]
+
+
 def test_a_penalty_by_itself_starts_at_1_and_an_item_without_weight_is_no_part():
     positive, negative = reward_of().split("sign")
     assert positive(**BATCH)[:3] == [pytest.approx((0.8 + 2 * 0.7) / 3)] * 2 + [pytest.approx(0.6)]
