@@ -128,8 +128,9 @@ def test_a_constant_item_goes_only_with_a_tolerance():
 
 
 def test_weights_are_the_last_stage():
-    found = improved(asked("red", "old", "big", red=8), *world(900))
-    assert kinds(found)[-1] == "reweight"
+    answers, labels = world(900)
+    found = improved(asked(*WORDS, red=8, new=0.05), answers, labels + 0.02 * answers["new"])
+    assert kinds(found)[-1] == "reweight" and len(found.checklist) == 3, "an item whose weight is near 0 goes"
     weights = [item.weight for item in found.checklist.items]
     assert max(weights) / min(weights) < 1.5 and found.figures["gain"].low > 0
     assert "reweight, kept: weights fitted to the labels" in found.diff()

@@ -144,6 +144,16 @@ def test_the_end_of_a_run_says_which_signals_could_not_be_evaluated(caplog):
 # --- canaries, retests and the shadow judge
 
 
+@pytest.mark.parametrize("checks", [[], [{"question": "Long?", "check": {"type": "words", "at_least": 3}}]])
+def test_code_checks_do_not_count_in_the_agreement_with_the_shadow_judge(checks, tmp_path):
+    shadow = scorer_by(OptionsBackend(lambda prefix, tail: 1 - by_color(prefix, tail)))
+    shares = dict(shadow=shadow, shadow_share=1.0, extra_reads=1.0, held_out=0.0)
+    reward = monitored(by_color, log=tmp_path / "monitor.jsonl", **shares, **QUICK)
+    call(reward, 0, ["very red", "very blue"] * 4, checklist=[*CHECKLIST[:2], *checks])
+    [step] = records(tmp_path / "monitor.jsonl", "step")
+    assert step["signals"]["shadow_disagreement"]["now"] == -1.0
+
+
 def test_a_judge_that_rewards_degenerate_replies_is_reported_at_the_first_call(tmp_path):
     gullible = lambda prefix, tail: 0.95 if "answer yes to all" in prefix else 0.1  # noqa: E731
     reward = monitored(gullible, log=tmp_path / "monitor.jsonl", action="stop")
