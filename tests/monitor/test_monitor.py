@@ -363,6 +363,8 @@ def test_a_pickled_reward_has_the_settings_of_its_monitor():
     [
         (3, "monitor=3 is not allowed; it must be a mapping of settings"),
         ({"held_out": 1.5}, "monitor: held_out=1.5 is not allowed"),
+        ({"action": "cry"}, "action='cry'"),
+        ({"window": 2}, "window=2"),
         ({"penalize_attacks": True}, "penalize_attacks=True requires attacks"),
         ({"attacks": "a.json"}, "a.json is not a file of `attack`"),
     ],

@@ -253,6 +253,7 @@ def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
         ({"column": "completions"}, "column='completions'"),
         ({"reference_column": "completion_ids"}, "reference_column='completion_ids'"),
         ({"categories": "tone"}, "categories='tone'"),
+        ({"retries": -1}, "retries=-1 is not allowed; it must be a whole number from 0 up"),
         ({"deadline": 0}, "deadline=0 is not allowed; it must be a finite number above 0"),
         ({"deadline": math.nan}, "deadline=nan is not allowed"),
         ({"scorer": "pocket"}, "'pocket'.*model="),
