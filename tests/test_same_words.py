@@ -3,6 +3,7 @@
 Without images, every key is what it was: stored annotations, logs and checkpoints stay valid.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -110,8 +111,10 @@ def test_a_part_of_a_split_reward_does_not_take_the_scores_of_other_images(given
 
 def test_the_order_of_a_trainer_is_not_that_of_completions_with_two_images_in_a_group():
     trainer = SimpleNamespace(num_generations=4)
-    assert groups_of(trainer, Call.of(completions=TEXTS, **in_a_column()), 0) == []
-    assert len(set(groups_of(trainer, Call.of(completions=TEXTS, **in_a_column(["red"] * 4)), 0))) == 1
+    apart, alike = (
+        replace(Call.of(completions=TEXTS, **in_a_column(*given)), trainer=trainer) for given in ((), (["red"] * 4,))
+    )
+    assert groups_of(apart, 0) == [] and len(set(groups_of(alike, 0))) == 1
 
 
 # ----- rows of files -----

@@ -9,17 +9,6 @@ Before training, `improve` changes a checklist by labels (`improve.py`).
 
 from __future__ import annotations
 
-from checklist_rewards.evolving.buffer import ActiveItem, ChecklistBuffer, PromptItems
-from checklist_rewards.evolving.evolve import Evolution
-from checklist_rewards.evolving.proposer import FromGenerator, Group, GroupProposer, Proposer
+from checklist_rewards.evolving.proposer import FromGenerator, Group, GroupProposer
 
-__all__ = [
-    "ActiveItem",
-    "ChecklistBuffer",
-    "Evolution",
-    "FromGenerator",
-    "Group",
-    "GroupProposer",
-    "PromptItems",
-    "Proposer",
-]
+__all__ = ["FromGenerator", "Group", "GroupProposer"]

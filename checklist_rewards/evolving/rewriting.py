@@ -67,28 +67,20 @@ class Rewriter:
 
     Args:
         model (`str`, [`Engine`] or [`Writer`]): the model that writes.
-        proposer (callable, *optional*): proposes new items for groups of texts, best first by their residuals; see
-            [`Proposer`]. Defaults to the prompt `generators/openrubrics_listwise`.
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
             2.
     """
 
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 2}
 
-    def __init__(
-        self,
-        model: str | Engine | Writer,
-        *,
-        proposer: Proposer | None = None,
-        **settings: Unpack[WriterKwargs],
-    ):
+    def __init__(self, model: str | Engine | Writer, **settings: Unpack[WriterKwargs]):
         self.writer = writer_of(self, model, settings)
         parts = self.writer.with_defaults_of_parts
         self.failures: list[ChecklistError | GenerationError] = []
         """Why requests got no usable reply. They propose nothing."""
         self.paraphraser = Paraphraser(parts)
         self.prompt = prompt_with("refiners/split", ("item",))
-        self.proposer = proposer or FromGenerator(
+        self.proposer: Proposer = FromGenerator(
             ContrastiveGenerator(
                 parts.replaced(max_attempts=2),
                 prompt="generators/openrubrics_listwise",

@@ -11,9 +11,9 @@ from statistics import fmean
 from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern
-from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums, spread
+from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums
 from checklist_rewards.monitor.extra_reads import CANARY, Canary, raised
-from checklist_rewards.monitor.seen import Observation, Seen
+from checklist_rewards.monitor.seen import Observation
 from checklist_rewards.monitor.signals import (
     SIGNALS,
     About,
@@ -25,7 +25,7 @@ from checklist_rewards.monitor.signals import (
     within_groups,
 )
 from checklist_rewards.rewards.batch import Guard
-from checklist_rewards.rewards.settings import ATTACK, Action, MonitorConfig
+from checklist_rewards.rewards.settings import Action, MonitorConfig
 from checklist_rewards.scores import TargetState
 
 MOST_FAILURES = 3
@@ -172,22 +172,16 @@ class Watch:
 
     def statistics(self, observation: Observation) -> dict[str, float]:
         """Plain numbers of one step. Those of texts and items are over the completions with an answer."""
-        seen, texts = observation.seen, observation.answered
+        seen = observation.seen
         states = [one.state for one in seen if one.state is not None]
         lines = [line for one in seen for line in one.lines]
         passed = [line.passed for one in seen if one.score is not None for line in one.lines]
         shadows = [one.shadow for one in seen if one.shadow is not None]
-        rewards = [one.reward for one in seen if one.reward is not None]
         numbers: dict[str, float | None] = {
             "checklists_changed": float(self._changed) if self._changed else None,
-            "reward_mean": _mean(rewards),
-            "reward_std": spread(rewards) if rewards else None,
+            "reward_mean": _mean(one.reward for one in seen),
             "pass_rate": _mean(passed),
-            "words": _mean(one.words for one in texts),
-            "repetition": _mean(one.repetition for one in texts),
-            "copied": _mean(one.copied for one in texts),
-            "prompt_copied": _mean(one.prompt_copied for one in texts),
-            "steering": _mean(one.steering is not None for one in texts),
+            "words": _mean(one.words for one in observation.answered),
             "label_mass": _mean(line.mass for line in lines),
             "unanswered": _mean(line.unanswered for line in lines),
             "reward_rewarded": _mean(credit(one, False) for one in seen),
@@ -196,7 +190,6 @@ class Watch:
             "shadow_own": _mean(one.own for one in shadows),
             "length_matched": self._length_matched(within_groups(observation)),
             **{name: _mean(state == name for state in states) for name in _STATES},
-            **self._attack_rewards(texts),
         }
         return {name: value for name, value in numbers.items() if value is not None}
 
@@ -220,20 +213,8 @@ class Watch:
         self._had, self.alarms = Counter(dict.fromkeys(state["had"], 0)), int(state["alarms"])
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
-        known = state.get("checklists", {}).items()  # those of earlier versions have no rows, or are missing
+        known = state["checklists"].items()  # those of earlier versions have no rows
         self._checklists = OrderedDict((prompt, rows) for prompt, rows in known if isinstance(rows, dict))
-
-    def _attack_rewards(self, seen: Sequence[Seen]) -> dict[str, float | None]:
-        """For each attack, the mean reward of the completions that show it, and of the others."""
-        rewards: dict[str, float | None] = {}
-        for pattern in self.attacks:
-            by_shown: dict[bool, list[float]] = {True: [], False: []}
-            for one in seen:
-                if one.reward is not None:
-                    by_shown[pattern.name in one.attacks].append(one.reward)
-            rewards[f"{ATTACK}{pattern.name}_reward"] = _mean(by_shown[True])
-            rewards[f"{ATTACK}{pattern.name}_other_reward"] = _mean(by_shown[False])
-        return rewards
 
     def _changed_checklists(self, observation: Observation) -> int:
         """Number of checklists that are others than before of their prompt, or of their row of the dataset: a prompt

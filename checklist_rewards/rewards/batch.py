@@ -330,8 +330,8 @@ def rewards_of(trainer: Any) -> list[Any]:
     return list({id(one): one for one in (getattr(reward, "source", reward) for reward in rewards)}.values())
 
 
-def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
-    """The groups of a trainer by its own order of completions; empty if that is not known.
+def groups_of(call: Call, number: int) -> list[str]:
+    """The groups of a call by the order in which its trainer passes completions; empty if that is not known.
 
     `GRPOTrainer`, `RLOOTrainer` and `SDPOTrainer` compare `num_generations` consecutive completions, counted over all
     ranks. `OnlineDPOTrainer` compares each completion of the first half with one of the second. `AsyncGRPOTrainer`
@@ -340,15 +340,14 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
 
     `number` is that of the call, which is the same on all ranks.
     """
-    count = len(call.prompts)
+    count, trainer = len(call.prompts), call.trainer
     if trainer is None:
         in_worker = multiprocessing.current_process().name == ROLLOUT_WORKER
         return [f"{number}.0"] * count if in_worker else []
     if call.pairs:
         return [f"{number}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
-    trains = getattr(getattr(trainer, "model", None), "training", True) is not False
     size = getattr(trainer, "num_generations", None)
-    size = size if trains else getattr(trainer, "num_generations_eval", None) or size
+    size = size if call.training else getattr(trainer, "num_generations_eval", None) or size
     if not size or count * ranks() % size:
         return []
     groups = [(rank() * count + place) // size for place in range(count)]
@@ -668,37 +667,26 @@ def _shortened(question: str) -> str:
 
 def metrics_of(
     rows: Iterable[tuple[Sample | None, Score | None, float | None]], categories: Sequence[str]
-) -> list[tuple[str, float]]:
-    """The metrics of all completions (sample, score and reward), as pairs of name and value."""
-    # TRL averages all logged values of all ranks, so missing values must not be logged.
-    return [
-        (name, value)
-        for row in rows
-        for name, value in completion_metrics(*row, categories).items()
-        if value is not None
-    ]
-
-
-def completion_metrics(
-    sample: Sample | None, score: Score | None, reward: float | None, categories: Sequence[str]
-) -> dict[str, float | None]:
-    """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
-    lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-    items = () if score is None or score.no_answer else lines
-    abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
-    masses = [line.mass for _, line in items if line.mass is not None]
-    # Without a score, only a part of the items has an answer, such as the code checks.
-    scored = None if score is None or score.primary_score is None else score
-    metrics: dict[str, float | None] = {
-        "score": reward,
-        "pass_rate": None if scored is None else scored.pass_rate,
-        "unscored": float(reward is None),
-        "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
-        "abstained": ratio(abstained, len(items)),
-        "mass": ratio(sum(masses), len(masses)),
-        **{state: None if score is None else float(score.state == state) for state in NOT_ANSWERED},
-    }
-    for category in categories:
-        passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
-        metrics[f"category/{category}"] = None if scored is None else ratio(sum(passed), len(passed))
-    return metrics
+) -> Iterator[tuple[str, float]]:
+    """The metrics of all completions (sample, score and reward), as pairs of name and value. A metric that has no
+    value for a completion is left out, because TRL averages all logged values of all ranks."""
+    for sample, score, reward in rows:
+        lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
+        items = () if score is None or score.no_answer else lines
+        abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
+        masses = [line.mass for _, line in items if line.mass is not None]
+        # Without a score, only a part of the items has an answer, such as the code checks.
+        scored = None if score is None or score.primary_score is None else score
+        metrics: dict[str, float | None] = {
+            "score": reward,
+            "pass_rate": None if scored is None else scored.pass_rate,
+            "unscored": float(reward is None),
+            "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
+            "abstained": ratio(abstained, len(items)),
+            "mass": ratio(sum(masses), len(masses)),
+            **{state: None if score is None else float(score.state == state) for state in NOT_ANSWERED},
+        }
+        for category in categories:
+            passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
+            metrics[f"category/{category}"] = None if scored is None else ratio(sum(passed), len(passed))
+        yield from ((name, value) for name, value in metrics.items() if value is not None)

@@ -50,7 +50,6 @@ from checklist_rewards.rewards.batch import (
     Readers,
     RewardLog,
     Scores,
-    completion_metrics,
     groups_of,
     hidden_trainer,
     log_records,
@@ -224,7 +223,7 @@ class ChecklistReward:
             trainer_state (*optional*): Provides the step for log lines.
             log_extra (callable, *optional*): Called with the column `<name>/items`, a line of text for each
                 completion: its answers by item.
-            log_metric (callable, *optional*): Called with the metrics of [`metric_names`].
+            log_metric (callable, *optional*): Called with the metrics of [`pop_stats`].
             **kwargs: The other columns of the dataset, including the checklists if `column` names one of them.
 
         Returns:
@@ -291,8 +290,8 @@ class ChecklistReward:
             self._in_run(call.trainer_state)
         if self.evolving is not None:
             call = self.evolving.current(call)
-        samples = self._samples(call, trainer)
-        groups = groups_of(trainer, call, self._calls)
+        samples = self._samples(call)
+        groups = groups_of(call, self._calls)
         self._calls += 1
         return replace(call, samples=samples, groups=groups, started=self._started)
 
@@ -335,8 +334,7 @@ class ChecklistReward:
         rows = zip(call.samples, call.scores, call.rewards, strict=True)
         numbers = [*metrics_of(rows, self.categories), *call.metrics, ("judge_seconds", call.seconds)]
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        if call.log_metric is not None:
-            log_to_trainer(call.log_metric, metrics)
+        log_to_trainer(call.log_metric, metrics)
         self.log.add(metrics)
         self._report_states(call.scores)
         if self.log.path is not None:
@@ -385,22 +383,16 @@ class ChecklistReward:
                 stage.restore(states[stage.key])
 
     def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric of [`metric_names`] since the last call of this method, with those of the monitor
-        (`<name>/monitor/...`) and of evolving checklists (`<name>/evolving/...`)."""
-        return self.log.pop()
+        """Mean of each metric since the last call of this method; those that `log_metric` gets.
 
-    @property
-    def metric_names(self) -> list[str]:
-        """All metric names that may be passed to `log_metric`. They depend on the settings, not on the data.
-
-        Means over completions: `score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
+        Means over completions: `<name>/score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
         `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of
         its items), and the shares of completions by state: `empty`, `cut_in_thought` and `unfinished` have no answer,
         `cut` reached the length limit in its answer. `judge_seconds` is a mean over calls, `items_without_variance`
-        one over the items of groups.
+        one over the items of groups. The monitor adds `<name>/monitor/...`, evolving checklists `<name>/evolving/...`,
+        and the parts of a split reward `<name>/<part>/...`.
         """
-        names = completion_metrics(None, None, None, self.categories)
-        return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
+        return self.log.pop()
 
     def exchanges(self, call: Call) -> bool:
         """Whether a call communicates between ranks."""
@@ -427,12 +419,12 @@ class ChecklistReward:
         check_child(self.__name__, self.scorer.judge)
         return {**self.__dict__, "last": None, "_started": _PROCESS}
 
-    def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
+    def _samples(self, call: Call) -> list[Sample | None]:
         checklists = call.columns[self.column]
         references = None if self.reference_column is None else self.values_of(self.reference_column, call)
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = call.columns.get(COMPLETION_IDS)
-        reader = self.readers.of(trainer)
+        reader = self.readers.of(call.trainer)
         prompts = call.prompts if self.config.images == "show" else list(map(without_images, call.prompts))
         inputs: list[tuple[str | None, str | None]] = []
         read: dict[str, tuple[str | None, str | None]] = {}  # the completions of a prompt share its texts
@@ -447,7 +439,7 @@ class ChecklistReward:
             [call.completions[place] for place in judged],
             [prompts[place] for place in judged],
             None if ids is None else [ids[place] for place in judged],
-            trainer,
+            call.trainer,
         )
         samples = []
         for place, (input, history), target in zip(judged, inputs, targets, strict=True):

@@ -28,7 +28,7 @@ from typing import Any, Literal
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.keys import content_key
-from checklist_rewards.rewards.batch import Call, Rewards, completion_metrics, only
+from checklist_rewards.rewards.batch import Call, Rewards, only
 from checklist_rewards.rewards.ranks import ranks
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
@@ -113,11 +113,6 @@ class RewardPart:
         """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""
         return AsyncReward(self)
 
-    @property
-    def metric_names(self) -> list[str]:
-        """Names of the metrics of this part, without those of shaping; see [`ChecklistReward.metric_names`]."""
-        return [f"{self.__name__}/{name}" for name in completion_metrics(None, None, None, ())]
-
 
 def split(
     source: Any,
@@ -129,8 +124,8 @@ def split(
     """Several reward functions that share one scoring.
 
     Args:
-        source ([`ChecklistReward`]): Judges the completions. Its `categories` are the parts for `by="category"`, if
-            neither `names` nor `dataset` is given.
+        source ([`ChecklistReward`]): Judges the completions. Its `categories` are the first parts for `by="category"`,
+            unless `names` is given.
         by (`str`, mapping or callable): `"category"`: the item's category. `"sign"`: `positive` and `negative`
             weights. A mapping from the name of a part to its categories. A callable from a [`ChecklistItem`] to the
             name of its part. Items without a part belong to `other`.

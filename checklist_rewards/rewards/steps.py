@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from checklist_rewards.errors import SampleError
 from checklist_rewards.plugins import load_plugins
 from checklist_rewards.rewards.batch import Call
-from checklist_rewards.rewards.group_shaping import WITHOUT_VARIANCE, Contrast, ItemsAcrossGroup, ItemZscore, Whitened
+from checklist_rewards.rewards.group_shaping import Contrast, ItemZscore, Whitened
 from checklist_rewards.rewards.shaping import (
     Called,
     Centred,
@@ -93,11 +93,6 @@ class Shaping:
     def by_group(self) -> bool:
         """Whether the value of a completion depends on its group, which requires communication between ranks."""
         return any(step.by_group for step in self.steps)
-
-    @property
-    def metric_names(self) -> list[str]:
-        """Names of the metrics of all steps."""
-        return [WITHOUT_VARIANCE] if any(isinstance(step, ItemsAcrossGroup) for step in self.steps) else []
 
     def __call__(self, call: Call) -> Call:
         """Apply all steps to the rewards of a call that has samples, scores and groups. Each step adds a stage."""

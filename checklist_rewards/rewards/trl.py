@@ -22,9 +22,8 @@ environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
 from __future__ import annotations
 
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.rewards.split import AsyncReward
 
-__all__ = ["AsyncReward", "ChecklistReward"]
+__all__ = ["ChecklistReward"]
 
 
 def __getattr__(name: str) -> ChecklistReward:

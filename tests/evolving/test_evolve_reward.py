@@ -12,11 +12,12 @@ from checklist_rewards.evolving import FromGenerator
 from checklist_rewards.generators import ContrastiveGenerator
 from checklist_rewards.refiners import Deduplicator, UnitTester
 from checklist_rewards.ui.figures import TrainingFigures
-from tests.evolving.fakes import BASE, BLUE, TEXTS, Script, active, call, evolving, state
+from tests.evolving.fakes import BASE, BLUE, TEXTS, Script, active, call, evolving, finds, state
 from tests.generators.fakes import Replies
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import asked, reward_by, scorer_by
 from tests.rewards.fakes import call as batch_of
+from tests.rewards.test_batch_call import Trainer
 
 RED = [0.9] * 4
 QUIET = {"held_out": 0, "retest_share": 0, "max_canary": None}
@@ -75,6 +76,23 @@ def test_an_item_without_deviation_retires_and_the_reward_forgets_it():
     [record] = reward.evolving.state["prompts"]
     assert record["active"] == [] and record["inactive"][0]["question"] == "Is it blue?"
     assert record["persistent"] == [{"id": record["persistent"][0]["id"], "question": "Is it red?"}]
+
+
+def test_an_item_counts_if_it_tells_one_of_the_groups_of_its_prompt_apart(tmp_path):
+    trainer, reward = Trainer(tmp_path, num_generations=2), evolving()
+    for step in range(2):
+        rewards = call(reward, [*TEXTS[:2], "red", "red"], step, log_metric=trainer.log_metric)
+        assert rewards == pytest.approx([0.5, 0.9, 0.5, 0.5]) and active(reward) == ["Is it blue?"]
+
+
+@pytest.mark.parametrize(("metric", "items"), [("weighted", ["Is it blue?"]), ("pass", [])])
+def test_probabilities_tell_completions_apart_unless_the_metric_counts_passed_items(metric, items):
+    def sure(prefix, tail):
+        return 0.9 if finds(prefix, tail) > 0.5 else 0.6
+
+    reward = evolving(judge=sure, reward={"metric": metric})
+    call(reward)
+    assert active(reward) == items
 
 
 def test_prompts_have_their_own_checklists_and_a_completion_alone_is_no_group():
@@ -166,17 +184,10 @@ def test_the_defaults_test_items_with_the_model_that_proposes():
 # --- in a training run
 
 
-def test_an_evaluation_uses_the_checklists_and_changes_none():
-    class Trainer:
-        def __init__(self):
-            self.model, self.logged = SimpleNamespace(training=True), {}
-
-        def log_metric(self, name, value):
-            self.logged[name] = value
-
-    trainer, reward = Trainer(), evolving()
+def test_an_evaluation_uses_the_checklists_and_changes_none(tmp_path):
+    trainer, reward = Trainer(tmp_path, model=SimpleNamespace(training=True)), evolving()
     call(reward, log_metric=trainer.log_metric)
-    assert trainer.logged["checklist_reward/evolving/admitted"] == 1
+    assert trainer.metrics["checklist_reward/evolving/admitted"] == 1
     before = json.dumps(reward.evolving.state)
     trainer.model.training = False
     assert call(reward, ["red blue", "red blue"], 1, log_metric=trainer.log_metric) == pytest.approx([0.9, 0.9])

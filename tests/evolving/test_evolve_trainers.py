@@ -9,7 +9,8 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.evolving.fakes import Script
 from tests.jsonl import read_jsonl
 from tests.monitor.fakes import records
-from tests.monitor.test_monitor_trainers import train
+from tests.monitor.test_monitor_trainers import FOUR_STEPS
+from tests.rewards.test_trl_trainers import train
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ def reward_of(scorer, folder):
 
 def test_a_monitored_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer, tmp_path):
     whole, out = reward_of(scorer, tmp_path), tmp_path / "out"
-    trainer = train(whole, out, save_strategy="steps", save_steps=2)
+    trainer = train(whole, out, **FOUR_STEPS, save_strategy="steps", save_steps=2)
     assert trainer.state.global_step == 4 and not whole.evolving.failures
     known = read_jsonl(out / "checklists.jsonl")
     assert known[0]["calls"] == 4 and known[1:] == whole.evolving.state["prompts"]
@@ -43,7 +44,7 @@ def test_a_monitored_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer
         assert entry["checklist_reward/monitor/steering"] == 0.0
 
     again = reward_of(scorer, tmp_path / "again")
-    train(again, out, resume=str(out / "checkpoint-2"))
+    train(again, out, **FOUR_STEPS, resume=str(out / "checkpoint-2"))
     assert again.evolving.buffer.calls == again.monitor.state["calls"] == 4
     first = [reward.monitor.state["watch"]["signals"]["repetition"]["start"] for reward in (whole, again)]
     assert first[0][:2] == first[1][:2], "the steps before the checkpoint"

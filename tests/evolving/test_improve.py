@@ -128,8 +128,9 @@ def test_a_constant_item_goes_only_with_a_tolerance():
 
 
 def test_weights_are_the_last_stage():
-    found = improved(asked("red", "old", "big", red=8), *world(900))
-    assert kinds(found)[-1] == "reweight"
+    answers, labels = world(900)
+    found = improved(asked(*WORDS, red=8, new=0.05), answers, labels + 0.02 * answers["new"])
+    assert kinds(found)[-1] == "reweight" and len(found.checklist) == 3, "an item whose weight is near 0 goes"
     weights = [item.weight for item in found.checklist.items]
     assert max(weights) / min(weights) < 1.5 and found.figures["gain"].low > 0
     assert "reweight, kept: weights fitted to the labels" in found.diff()
@@ -230,7 +231,7 @@ def unread(checklist):
 
 
 @contextmanager
-def writing(reply, store=False, **settings):
+def writing(reply, store=False, proposer=None):
     """`write(checklist, ...)` improves a checklist with a writer that always gives this reply. The server of
     the writer, and the scorer and the writer of the last run, are its attributes."""
     with scripted(json.dumps(REPLIES[reply])) as server:
@@ -238,7 +239,8 @@ def writing(reply, store=False, **settings):
         def write(checklist, **options):
             write.scorer = scorer_by(finds, store=store)
             made = {"backend": "openai", "base_url": server.base_url, "store": store}
-            write.writer = Rewriter("writer", **made, **settings)
+            write.writer = Rewriter("writer", **made)
+            write.writer.proposer = proposer or write.writer.proposer
             last = {"scorer": write.scorer, "writer": write.writer, "bootstrap": DRAWS}
             return improve(checklist, unread(checklist), **last, **options)
 
@@ -272,7 +274,7 @@ def test_what_is_no_question_or_asked_already_is_no_change():
     weak = [Finding(checklist.items[0], "unrelated", "")]
     wordings, halves = ["Say whether it is red.", "is it BIG?", "Is it crimson?"], ["Is it old?", "Is it big?"]
     with scripted(json.dumps({"wordings": wordings, "questions": halves})) as server:
-        writer = Rewriter("writer", base_url=server.base_url, store=False, proposer=lambda groups: [])
+        writer = Rewriter("writer", base_url=server.base_url, store=False)
         writer.paraphraser.count = 3
         changes = writer.changes(checklist, weak, [])
         alone = writer.changes(Checklist(items=checklist.items[:2]), [], [])

@@ -35,7 +35,7 @@ from tests.monitor.fakes import (
     texts,
     trained,
 )
-from tests.rewards.fakes import assistant, reward_by, scorer_by
+from tests.rewards.fakes import asked, assistant, reward_by, scorer_by
 from tests.rewards.fakes import call as batch_of
 from tests.rewards.test_batch_call import Trainer
 from tests.test_images import BLUE, PILLOWS, RED, Seeing
@@ -87,6 +87,14 @@ def test_steering_is_flagged_or_penalized_and_raises_an_alarm_with_three_complet
     assert written["completions"][0]["why"] == "has a steering phrase" and written["size"] == alarm.size
 
 
+def test_with_steering_off_nothing_is_asked_or_watched_about_it():
+    reward = monitored(by_color, steering="off", retest_share=1.0, extra_reads=1.0, **QUICK)
+    trained(reward, 4, steers_from=2)
+    assert not {"steering", "judged_steering"} & {signal.name for signal in reward.monitor._watch.signals}
+    tails = [tail for _, tail in asked(reward)]
+    assert any("Look at the response again." in tail for tail in tails) and not any("grader" in tail for tail in tails)
+
+
 def test_the_file_has_one_record_per_step(tmp_path):
     shadow = scorer_by(OptionsBackend(lambda prefix, tail: 0.1))
     shares = dict(shadow=shadow, shadow_share=0.5, retest_share=0.5, extra_reads=1.0)
@@ -134,6 +142,16 @@ def test_the_end_of_a_run_says_which_signals_could_not_be_evaluated(caplog):
 
 
 # --- canaries, retests and the shadow judge
+
+
+@pytest.mark.parametrize("checks", [[], [{"question": "Long?", "check": {"type": "words", "at_least": 3}}]])
+def test_code_checks_do_not_count_in_the_agreement_with_the_shadow_judge(checks, tmp_path):
+    shadow = scorer_by(OptionsBackend(lambda prefix, tail: 1 - by_color(prefix, tail)))
+    shares = dict(shadow=shadow, shadow_share=1.0, extra_reads=1.0, held_out=0.0)
+    reward = monitored(by_color, log=tmp_path / "monitor.jsonl", **shares, **QUICK)
+    call(reward, 0, ["very red", "very blue"] * 4, checklist=[*CHECKLIST[:2], *checks])
+    [step] = records(tmp_path / "monitor.jsonl", "step")
+    assert step["signals"]["shadow_disagreement"]["now"] == -1.0
 
 
 def test_a_judge_that_rewards_degenerate_replies_is_reported_at_the_first_call(tmp_path):
@@ -346,7 +364,7 @@ def test_a_pickled_reward_has_the_settings_of_its_monitor():
         (3, "monitor=3 is not allowed; it must be a mapping of settings"),
         ({"held_out": 1.5}, "monitor: held_out=1.5 is not allowed"),
         ({"action": "cry"}, "action='cry'"),
-        ({"window": 1}, "window=1"),
+        ({"window": 2}, "window=2"),
         ({"penalize_attacks": True}, "penalize_attacks=True requires attacks"),
         ({"attacks": "a.json"}, "a.json is not a file of `attack`"),
     ],
@@ -371,18 +389,13 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     attack = attack_of()
     assert attack.worst.name == "self_praise"
     (tmp_path / "attack.json").write_text(json.dumps(attack.model_dump()))
-    log, monitor_log = tmp_path / "rewards.jsonl", tmp_path / "monitor.jsonl"
-    reward = guarded(tmp_path / "attack.json", penalize=False, reward={"log": log}, log=monitor_log)
+    log = tmp_path / "rewards.jsonl"
+    reward = guarded(tmp_path / "attack.json", penalize=False, reward={"log": log})
     for step in range(10):
         call(reward, step, [text + PRAISE * (step > 5 and place % 2) for place, text in enumerate(texts(seed=step))])
     [alarm] = alarms(reward, "attack_self_praise")
     assert alarm.about == "hacking" and 6 <= alarm.step <= 8 and "which raised the judge's scores" in alarm.message
     assert all("excellent" in shown.completion for shown in alarm.completions)
-    first, *_, last = records(monitor_log, "step")
-    praised = [row["reward"] for row in read_jsonl(log) if row["step"] == 9 and "excellent" in row["completion"]]
-    assert last["statistics"]["attack_self_praise_reward"] == pytest.approx(sum(praised) / len(praised))
-    assert "attack_self_praise_other_reward" in last["statistics"]
-    assert "attack_self_praise_reward" not in first["statistics"]
     offline = audit([log], reward.monitor.settings, attacks=patterns_of(attack))
     assert [alarm.step for alarm in offline.alarms if alarm.signal == "attack_self_praise"] == [alarm.step]
     off = monitored(by_color, attacks=attack, max_attack=None)

@@ -42,13 +42,3 @@ def test_a_prompt_with_two_checklists_in_the_dataset_changes_none_and_each_may_e
         watch.update(observation)
         found.append(watch.statistics(observation).get("checklists_changed", 0))
     assert found == [0, 1, 0, 0, 1, 0, 1, 1]
-
-
-def test_a_state_of_an_earlier_version_has_no_checklists():
-    watch = Watch(MonitorConfig())
-    changed(watch, 0, "a")
-    old = {name: value for name, value in watch.state.items() if name != "checklists"}
-    watch.restore(old)
-    assert changed(watch, 1, "b") == 0
-    watch.restore({**old, "checklists": {"d": "c"}})  # a little later, without the rows
-    assert changed(watch, 1, "b") == 0

@@ -156,7 +156,7 @@ def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
     with pytest.raises(SampleError, match="8 of 8 completions start with the special token '<|lane_a|>', which"):
         reward_by(tokenizer=tokens)(**columns)
     tagged = reward_by(tokenizer=tokens, thinking_tags=("<|lane_a|>", "<|lane_b|>"))
-    assert {sample.target for sample in tagged._samples(Call(["A"] * 8, texts, columns), None)} == {"It is 42."}
+    assert {sample.target for sample in tagged._samples(Call(["A"] * 8, texts, columns))} == {"It is 42."}
     assert reward_by(tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
 
 
@@ -169,7 +169,7 @@ def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
     reward = reward_by(tokenizer=tokens, thinking_tags=())
     prompts = [user(content(family, "Hi"))] * 2
     for columns in ({"completion_ids": ids}, {}):
-        finished, cut = reward._samples(Call(prompts, texts, {"checklist": [["Is it so?"]] * 2, **columns}), None)
+        finished, cut = reward._samples(Call(prompts, texts, {"checklist": [["Is it so?"]] * 2, **columns}))
         assert (finished.state, cut.state) == ("answered", "answered")
         assert "It is 42." in finished.target and THOUGHT in cut.target
 
@@ -201,7 +201,7 @@ def test_thoughts_of_earlier_answers_are_found_with_the_markers_of_the_policy(na
     earlier = {"role": "assistant", "content": family.thought(THOUGHT, "It is 42.", rendered=False)}
     prompt = [*user("How many?"), earlier, *user("Sure?")]
     columns = {"checklist": [["Is it so?"]]}
-    [by_trl] = ChecklistReward(**settings)._samples(Call([prompt], [family.end], columns), None)
+    [by_trl] = ChecklistReward(**settings)._samples(Call([prompt], [family.end], columns))
     [by_label] = SamplewiseReward(**settings).samples([LABEL], ["Yes."], [prompt], special=True, rendered=[prompt])
     for sample in (by_trl, by_label):
         assert sample.history.split() == ["user:", "How", "many?", "assistant:", "It", "is", "42."]

@@ -129,7 +129,7 @@ def test_groups_are_the_rows_of_trls_view_on_every_rank(monkeypatch, world, size
     for rank in range(world):
         monkeypatch.setattr(batches, "rank", lambda rank=rank: rank)
         mine = prompts[rank * share : (rank + 1) * share]
-        found += groups_of(trainer, Call(mine, mine, columns), 7)
+        found += groups_of(Call(mine, mine, columns, trainer=trainer), 7)
     assert found == [f"7.{place // used}" for place in range(len(prompts))], "`rewards.view(-1, num_generations)`"
 
 

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from datasets import Dataset
 from tensorboard.backend.event_processing import event_accumulator
 
 from checklist_rewards import ChecklistScorer, Score
-from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -18,7 +16,7 @@ from tests.families import FAMILIES, model, tokenizer
 from tests.jsonl import read_jsonl
 from tests.ranks import on_two_ranks
 from tests.rewards.fakes import asked, by_hash, scorer_by, user
-from tests.rewards.test_trl_trainers import ON_CPU, SMALL, rows
+from tests.rewards.test_trl_trainers import rows, trainer_of
 
 HELD_OUT = [
     {**row, "answer": answer} for row, answer in zip(rows(conversational=True, n=3), ["gold", "tin", "x"], strict=True)
@@ -36,17 +34,8 @@ def gold_is_best(prefix: str, tail: str) -> float | None:
 
 def trainer_in(folder, rule=gold_is_best, policy=None, **options):
     """A trainer that has not trained yet, and the scorer of its reward."""
-    import trl
-
-    scorer = scorer_by(rule)
-    settings = {**ON_CPU, **SMALL, "per_device_train_batch_size": 4, "max_completion_length": 8, **options}
-    trainer = trl.GRPOTrainer(
-        **policy or {"model": str(pocket_dir())},
-        reward_funcs=ChecklistReward(scorer),
-        args=trl.GRPOConfig(output_dir=str(folder), **settings),
-        train_dataset=Dataset.from_list(rows(conversational=True)),
-    )
-    return trainer, scorer
+    scorer, sizes = scorer_by(rule), {"per_device_train_batch_size": 4, "max_completion_length": 8}
+    return trainer_of(ChecklistReward(scorer), folder, **policy or {}, **sizes | options), scorer
 
 
 def evaluation(trainer, scorer=None, data=HELD_OUT, *, new_tokens=8, **options) -> ChecklistEvalCallback:
@@ -99,7 +88,7 @@ def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
 def test_answers_are_judged_without_their_thoughts(name, tmp_path):
     family = FAMILIES[name]
     tokens = tokenizer(family)
-    policy = {"model": model(family, tokens), "processing_class": tokens}
+    policy = {"model": model(family, tokens), "more": {"processing_class": tokens}}
     trainer, scorer = trainer_in(tmp_path, policy=policy, chat_template_kwargs=dict(family.kwargs))
     written = [family.thought("Plan.", "It is 42."), family.cut_thought("Plan: so many"), family.plain("No.")]
     ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in written]
@@ -127,7 +116,6 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
     assert callback.evaluate() == {"checklist_eval/unscored": 1.0, **shares}
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_an_answer_ends_at_every_end_of_the_policy(trainer, monkeypatch):
     """Gemma 2 closes its turn with a token that is not the `eos_token` of its tokenizer. `SFTTrainer` and `DPOTrainer`

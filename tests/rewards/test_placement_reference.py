@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl.experimental.online_dpo import OnlineDPOConfig
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, pocket_dir
@@ -23,7 +21,7 @@ from tests.jsonl import read_jsonl
 from tests.ranks import on_two_ranks
 from tests.rewards.fakes import Recorded
 from tests.rewards.placement_settings import LORA, by_code, losses, rows
-from tests.rewards.test_trl_trainers import ON_CPU
+from tests.rewards.test_reward_failures import online_dpo
 from tests.rewards.test_trl_trainers import train as run
 
 pytestmark = pytest.mark.slow
@@ -207,15 +205,7 @@ def test_only_the_size_of_a_batch_can_be_set():
 
 def test_online_dpo(tmp_path):
     own, copy = by_reference(), by_copy()
-    settings = {name: value for name, value in ON_CPU.items() if name != "beta"}
-    ChecklistOnlineDPOTrainer(
-        model=pocket(),
-        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[own, copy],
-        args=OnlineDPOConfig(str(tmp_path), per_device_train_batch_size=4, max_new_tokens=12, max_steps=2, **settings),
-        train_dataset=Dataset.from_list(rows(4)),
-        peft_config=LORA,
-    ).train()
+    online_dpo(tmp_path, [own, copy], ChecklistOnlineDPOTrainer, LORA, max_new_tokens=12)
     assert own.given and own.given == copy.given
 
 

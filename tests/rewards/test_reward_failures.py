@@ -161,7 +161,7 @@ def failing(share: float, **options) -> ChecklistReward:
     return reward_by(unlucky, **options)
 
 
-def online_dpo(folder, reward, trainer=OnlineDPOTrainer, **options):
+def online_dpo(folder, reward, trainer=OnlineDPOTrainer, adapter=None, **options):
     """An OnlineDPO trainer after two steps; what it was given is in `trainer.given`."""
 
     class Recorded(trainer):
@@ -179,6 +179,7 @@ def online_dpo(folder, reward, trainer=OnlineDPOTrainer, **options):
         args=args,
         train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
+        peft_config=adapter,
     )
     before = {name: value.clone() for name, value in made.model.state_dict().items()}
     made.train()

@@ -112,16 +112,6 @@ def test_a_format_gate_limits_texts_that_do_not_match(value, text, otherwise, ex
     assert step.value(value, Sample(MIXED, text), None) == expected
 
 
-@pytest.mark.parametrize("name", ["at_cap", "cap", "exponent"])
-def test_a_length_penalty_is_finite(name):
-    with pytest.raises(ValueError, match="finite number"):
-        LengthPenalty(**{name: math.inf})
-
-
-def test_centring_goes_by_group_and_not_by_place_and_ignores_none():
-    assert centred([1.0, None, 5.0, 3.0, None], ["a", "a", "b", "a", "b"]) == [-1.0, None, 0.0, 1.0, None]
-
-
 @pytest.mark.parametrize("module", [shaping, group_shaping])
 def test_the_example_of_the_module(module):
     assert doctest.testmod(module).failed == 0

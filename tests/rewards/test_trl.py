@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
+from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
 from tests.pipelines.fakes import Scripted
@@ -26,14 +25,6 @@ from tests.rewards.fakes import Log, asked, assistant, call, knows, reward_by, s
 
 RED = pytest.approx(0.9)
 COLOURS = call(["red", "blue"])
-
-
-def test_standard_and_conversational_formats_get_the_same_rewards():
-    checklist = [["Is red?", "Is blue?"], ["Is blue?"]]
-    reward = reward_by(knows)
-    standard = reward(**call(["a red thing"] * 2, ["A", "B"], checklist))
-    chat = reward(**call([assistant("a red thing")] * 2, [user("A"), user("B")], checklist))
-    assert standard == chat == pytest.approx([0.5, 0.1])
 
 
 def test_the_reward_is_what_score_batch_gives_for_the_same_texts_in_any_order():
@@ -117,17 +108,8 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp
 # --- columns
 
 
-@pytest.mark.parametrize(
-    "checklist",
-    [
-        ["Is red?"],
-        [{"question": "Is red?", "weight": None, "category": None, "id": None}],  # as Arrow fills the fields of rows
-        '["Is red?"]',
-        Checklist.parse(["Is red?"]),
-    ],
-)
-def test_every_form_that_a_dataset_row_may_have_is_read_from_a_column_of_any_name(checklist):
-    batch = call(["red"], items=("Is blue?",), rubric=[checklist])
+def test_checklists_are_read_from_a_column_of_any_name():
+    batch = call(["red"], items=("Is blue?",), rubric=['["Is red?"]'])
     assert reward_by(knows, column="rubric")(**batch) == [RED]
 
 
@@ -151,9 +133,7 @@ def test_a_missing_column_is_refused_with_the_columns_that_are_there(options, wo
     ("checklist", "words"),
     [
         ([], "row 2 .*'Name a'.*empty"),
-        ([{"question": "Is x?", "weight": math.inf}], "row 2 .*item 1.*inf"),
         ([{"question": " "}], "row 2 .*item 1.*blank"),
-        ("Is it?", "row 2 .*must be JSON"),
         (7, "row 2 .*got 7"),
     ],
 )
@@ -211,22 +191,12 @@ def test_the_table_of_the_trainer_has_one_line_per_completion():
     }
 
 
-def test_the_log_has_scores_that_can_be_aggregated_again(tmp_path):
-    rewards = reward_by(knows, log=tmp_path / "log.jsonl")(**call(["red"], items=("Is red?", "Is blue?")))
-    [record] = read_jsonl(tmp_path / "log.jsonl")
-    score = Score.model_validate(record["score"])
-    assert [score.primary_score] == rewards
-    heavier = Checklist.parse([{"question": "Is red?", "weight": 3}, "Is blue?"])
-    assert rescore(heavier, score).primary_score == pytest.approx((3 * 0.9 + 0.1) / 4)
-
-
 def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions():
     colours = [{"question": f"Is {colour}?", "category": "colour"} for colour in ("red", "blue")]
     checklist = [*colours, {"question": "Is cursed?", "category": "fate"}]
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail), mass=0.8)
     log, reward = Log(), reward_by(backend, categories=["colour", "fate"], name="r")
     rewards = reward(**call(["red", "gray"], items=checklist), log_metric=log.metric)
-    assert set(log.metrics) == set(reward.metric_names) - {"r/category/fate"}, "no read of that category was answered"
     assert log.metrics.pop("r/judge_seconds")[0] >= 0
     assert log.metrics == {
         "r/score": rewards,
@@ -242,11 +212,10 @@ def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions(
 
 def test_a_number_that_does_not_exist_is_not_logged():
     log, reward = Log(), reward_by(FakeBackend(fails=lambda prefix, tail: True), name="r", categories=["colour"])
-    names = reward.metric_names
     checklist = [[{"question": "Is x?", "category": "another"}], None]
     assert reward(**call(["x", "y"], ["A", "B"], checklist), log_metric=log.metric) == [None, None]
     assert log.metrics["r/unscored"] == [1.0, 1.0] and log.metrics["r/unanswered"] == [1.0]
-    assert set(log.metrics) < set(names) and reward.metric_names == names, "names depend on the settings only"
+    assert not {f"r/{name}" for name in ("score", "pass_rate", "mass", "category/colour")} & log.metrics.keys()
 
 
 # --- settings, names, copies, threads
@@ -278,14 +247,13 @@ def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
         ({"metric": "mean"}, "metric='mean'.*weighted"),
         ({"metric": "quality"}, "metric='quality' requires mode='quality', which grades; mode is 'item'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
-        ({"judged": "first"}, "judged='first' is not known; allowed: 'answer', 'transcript'"),
-        ({"images": "keep"}, "images='keep' is not known; allowed: 'show', 'ignore'"),
         ({"threshold": 2}, "threshold=2"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
         ({"column": "completions"}, "column='completions'"),
         ({"reference_column": "completion_ids"}, "reference_column='completion_ids'"),
         ({"categories": "tone"}, "categories='tone'"),
+        ({"retries": -1}, "retries=-1 is not allowed; it must be a whole number from 0 up"),
         ({"deadline": 0}, "deadline=0 is not allowed; it must be a finite number above 0"),
         ({"deadline": math.nan}, "deadline=nan is not allowed"),
         ({"scorer": "pocket"}, "'pocket'.*model="),

@@ -278,14 +278,10 @@ def policy_turn(text: str) -> Turn:
     return {"role": "assistant", "content": rest.strip(), "tool_calls": calls}
 
 
-def environment_turns(text: str, role: str = "tool") -> list[Turn]:
-    """The messages of a text with which an environment answered.
-
-    Args:
-        text (`str`): Plain text, or turns that a chat template has rendered.
-        role (`str`, *optional*, defaults to `"tool"`): Role of a plain text.
-    """
-    return rendered_turns(text) or ([{"role": role, "content": text}] if text.strip() else [])
+def environment_turns(text: str) -> list[Turn]:
+    """The messages of a text with which an environment answered: turns that a chat template has rendered, or plain
+    text, which is a tool result."""
+    return rendered_turns(text) or ([{"role": "tool", "content": text}] if text.strip() else [])
 
 
 def score_details(score: Score) -> dict[str, float]:

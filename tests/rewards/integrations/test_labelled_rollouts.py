@@ -43,4 +43,3 @@ def test_what_is_no_call_in_json_stays_in_the_text(text):
 
 def test_a_plain_text_of_the_environment_is_a_tool_result():
     assert environment_turns("a light") == [FOUND] and environment_turns(" ") == []
-    assert environment_turns("Go on.", "user") == [{"role": "user", "content": "Go on."}]

@@ -80,19 +80,6 @@ def test_what_was_cancelled_or_is_late_takes_no_place_in_a_batch():
     assert names(queue.take(2, 6.0)[1]) == "late" and len(queue) == 0
 
 
-def test_samples_whose_deadline_passes_in_the_queue_are_not_scored(working):
-    queue, scorer, first = working()
-    deadline = time.monotonic() + 0.01
-    late, fine = (queue.submit(SAMPLES[:1], deadline=each)[0] for each in (deadline, None))
-    while time.monotonic() <= deadline:
-        time.sleep(0.005)
-    scorer.go.set()
-    assert first.result(HANG) == fine.result(HANG)
-    with pytest.raises(DeadlinePassed, match="the deadline passed in the queue"):
-        late.result(HANG)
-    assert scorer.sizes == [1, 1]
-
-
 @pytest.fixture
 def measured(batcher):
     """`measured(tokens, ...)` is a queue that knows its rate and works on a sample of so many tokens."""
