@@ -235,8 +235,7 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     run_page.open("0/training")
     told = "return document.querySelector('main output').textContent"
     assert run_page.js(told).startswith("step 0, 2 prompts; 1 of 4 steps with this one: 4 completions, rewards ")
-    run_page.press("The prompt in all 4 steps", "summary")
-    run_page.press("step 3", "button")
+    run_page.pick("[aria-label=step]", "3")
     assert run_page.js(told).startswith("step 3, 2 prompts; 2 of 4 steps with this one")
     one = run_page.value("[aria-label=prompt]")
     run_page.focus("[aria-label=step]")
