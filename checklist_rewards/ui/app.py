@@ -186,7 +186,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         logs = {folder_of(file["name"]): file["name"] for file in reversed(listed) if file["kind"] == "rewards"}
         files = [file | opened(file, logs) for file in listed]
         judge = judging.of_the_app()
-        return {"folder": project.folder.name, "version": __version__, "files": files, "judge": judge}
+        return {"folder": project.folder.name, "files": files, "judge": judge}
 
     def download(query: Mapping[str, Any]) -> Any:
         path = project.existing(query.get("file", ""))

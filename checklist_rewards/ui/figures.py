@@ -175,10 +175,6 @@ class FileFigures:
             | {"penalty": line.weight is not None and line.weight < 0, "unanswered": dict(reasons)}
             for id, (line, rate, reasons) in self.items.items()
         ]
-        unanswered = [
-            {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
-            for reason, count in sorted(self.tally.unanswered.items())
-        ]
         lowest = min(0, min(self.score_bins, default=0) // SCORE_BINS)
         bins = [0] * SCORE_BINS  # from `lowest` to 1
         for place, count in self.score_bins.items():
@@ -189,19 +185,19 @@ class FileFigures:
             "scored": self.tally.scored,
             "unscored": self.tally.unscored,
             "reads": self.tally.reads,
-            "unanswered": unanswered,
+            "advice": {reason: ADVICE.get(reason) for reason in self.tally.unanswered},
             "score_bins": bins,
             "lowest": lowest,
             "items": items,
             "categories": [{"category": name, **rates(rate)} for name, rate in self.tally.by_category.items()],
-            "judges": [{"judge": judge, "method": method} for (judge, method), _ in self.judges.most_common()],
+            "judges": list(dict.fromkeys(judge for (judge, _), _ in self.judges.most_common())),
             "thresholds": sorted(self.thresholds),
         }
 
 
 def rates(rate: PassRate) -> dict[str, Any]:
-    """A pass rate with its counts and its Wilson interval."""
-    return {"passed": rate.passed, "counted": rate.counted, "rate": rate.micro, "interval": rate.interval}
+    """A pass rate with its number of answers and its Wilson interval."""
+    return {"counted": rate.counted, "rate": rate.micro, "interval": rate.interval}
 
 
 def many(count: int, noun: str) -> str:

@@ -160,13 +160,16 @@ def item_analysis(figures: FileFigures) -> dict[str, Any] | None:
 
 
 def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
-    """An item analysis for the page."""
-    found: dict[str, Any] = {"targets": analysis.targets, "no_answer": analysis.no_answer}
-    found |= {"items": list(map(asdict, reports)), "flags": FLAGS}
-    flagged = sum(bool(one["flags"]) for one in found["items"])
+    """An item analysis for the page: the number of `flagged` items, the `verdict` and the `sections`."""
+    flagged = sum(bool(one.flags) for one in reports)
     flags = f"{flagged:,} of {many(len(reports), 'item')} {'has' if flagged == 1 else 'have'} flags."
     verdict = f"Without labels, the accuracy of the judge is unknown. {flags}"
-    return {**found, "verdict": verdict, "sections": of_analysis(found)}
+    found = {"targets": analysis.targets, "no_answer": analysis.no_answer, "flags": FLAGS}
+    return {
+        "flagged": flagged,
+        "verdict": verdict,
+        "sections": of_analysis({**found, "items": list(map(asdict, reports))}),
+    }
 
 
 def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:
@@ -302,7 +305,7 @@ def attention(figures: FileFigures, analysis: Mapping[str, Any] | None, alarms: 
     if figures.mass is not None and figures.mass < _LOW_MASS:
         rest = "the judge would often say something else (label mass); see checklist-rewards probe"
         add(f"The probability on the answers is {figures.mass:.3f}", rest)
-    if flagged := sum(bool(one["flags"]) for one in (analysis or {}).get("items", ())):
+    if flagged := (analysis or {}).get("flagged"):
         add(
             f"{many(flagged, 'item')} with flags", "Trust shows each flag with its meaning", failed=False, view="trust"
         )

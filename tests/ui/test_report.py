@@ -94,14 +94,18 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
         analysis.add(score)
     means = [value["value"] for _, value, _ in file["tiles"][1:4]]
     assert means == [counted.mean, counted.macro, counted.micro] and overview["reads"] == counted.reads
-    [timeout] = overview["unanswered"]
-    assert timeout["count"] == counted.unanswered["timeout"] and "rerun" in timeout["advice"]
-    assert timeout["detail"] == "60 s"
-    for shown, line, other in zip(overview["items"], analysis.report(), file["analysis"]["items"], strict=True):
-        assert shown["rate"] == line.pass_rate == other["pass_rate"] and shown["counted"] == line.answered
+    lost, advice = file["attention"][0], overview["advice"]["timeout"]
+    assert lost["text"] == f"{counted.unanswered['timeout']} questions unanswered: timeout"
+    assert lost["rest"] == f"{advice}; 60 s" and "rerun" in advice
+    listed = file["analysis"]["sections"][0]
+    rows_of = dict(zip(listed["ids"], listed["rows"], strict=True))
+    for shown, line in zip(overview["items"], analysis.report(), strict=True):
+        _, answered, rate, _, discrimination, *_ = rows_of[line.id]
+        assert {"value": shown["rate"]} == {"value": line.pass_rate} == rate
+        assert shown["counted"] == line.answered == answered
         low, high = shown["interval"]
         assert low < shown["rate"] < high
-        assert other["discrimination"] == line.discrimination
+        assert discrimination == {"value": line.discrimination}
     _, settings, checklists = (section["rows"] for section in file["sections"])
     assert checklists == [[CHECKLIST.id, 40]] and settings[0][0].startswith("metric expected, threshold 0.6")
     assert sum(overview["score_bins"]) == overview["scored"]
@@ -251,10 +255,10 @@ def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     assert lines == [(text, {"state": state}) for state, text in texts.items()]
     assert "was not asked about 30 rows" in file["attention"][4]["rest"]
     assert without_answer(file) == ["30 of 60", None]
-    assert ["questions answered", "60 of 60", None] in file["tiles"] and overview["unanswered"] == []
+    assert ["questions answered", "60 of 60", None] in file["tiles"] and overview["advice"] == {}
     assert [(line["rate"], line["counted"], line["unanswered"]) for line in overview["items"]] == [(1, 30, {})] * 2
     assert file["sections"][0]["rows"] == [["pocket", "logprobs", 60]] and overview["scored"] == 60
-    assert (file["analysis"]["targets"], file["analysis"]["no_answer"]) == (30, 30)
+    assert "over 30 targets (30 without an answer are left out)" in file["analysis"]["sections"][0]["note"]
     expected = {"empty": [0.2] * 6, "cut_in_thought": [0.2] * 3 + [0.0] * 3}
     assert training["states"] == {**expected, "unfinished": [0.2] * 6, "cut": [0.2] * 6}
     assert training["series"]["words"] == [3] * 6  # of the completions with an answer
@@ -322,7 +326,8 @@ def test_two_logs_are_compared_by_completion_or_else_by_step_and_prompt_if_they_
     line = wrong["score"]["items"][0]
     line.update(answer="no" if line["answer"] == "yes" else "yes", value=1 - line["value"])
     [compared] = report(NO_INTERVALS, one=rows, other=flipped)["comparisons"]
-    assert compared["match"] == "completion" and sum(item["flipped"] for item in compared["items"]) == 1
+    flips = [flipped for _, _, flipped, *_ in compared["sections"]["items"]["rows"]]
+    assert compared["match"] == "completion" and flips == ["1 (12.5 %)", *["0 (0.0 %)"] * (len(flips) - 1)]
     scored = [n for n, row in enumerate(rows, start=1) if row["score"]]
     assert column(compared["pairs"][0]) == scored
     assert column(compared["pairs"][1]) == [33 - n for n in scored]

@@ -2,7 +2,7 @@
 // rejected text of each prompt, side by side.
 
 import { scatter } from "./charts.js";
-import { choice, count, el, fixed, folded, note, num, section, table, tabled, thumbnails, verdict, written } from "./dom.js";
+import { count, el, fixed, folded, note, num, section, table, tabled, thumbnails, verdict, written } from "./dom.js";
 
 const MOST_ROWS = 100, PAGE = 20;
 
@@ -12,7 +12,7 @@ export function compare(report, { openRow: open, openFilter: filter }) {
 }
 
 /** The judges that scored a file, each once. Code checks are none. */
-export const judgesOf = ({ overview }) => [...new Set(overview.judges.filter((one) => one.judge !== "code").map((one) => one.judge || "an unrecorded judge"))];
+export const judgesOf = ({ overview }) => overview.judges.filter((one) => one !== "code").map((one) => one || "an unrecorded judge");
 
 function comparison(report, compared, open, filter) {
   const { comparison: figures, sections, match } = compared, { ids } = sections.items;
@@ -36,7 +36,7 @@ function comparison(report, compared, open, filter) {
           "div",
           {},
           scatter(points.map((one) => one.a), points.map((one) => one.b), {
-            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], x: range, y: range, diagonal: true, pick: (i) => open(first, points[i].row),
+            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], range, pick: (i) => open(first, points[i].row),
           }),
           note(`${count(points.length)} points, one per ${what} on this page${sameText ? "" : " (its mean score)"}; click a point to open its row.`),
         ),
@@ -82,23 +82,16 @@ function groupPairs(first, second, pairs) {
 
 /** The pairs of a file, more of them on request. */
 export function pairs(file) {
-  const order = file.all;
   const margin = (row) => (file.pairs[row].score_chosen ?? NaN) - (file.pairs[row].score_rejected ?? NaN);
   const body = el("div");
   const more = el("button", { onclick: draw }, `Show ${PAGE} more`);
   function draw() {
     const shown = body.childElementCount;
-    body.append(...order.slice(shown, shown + PAGE).map((row) => pair(file, row, margin(row))));
-    more.hidden = shown + PAGE >= order.length;
+    body.append(...file.all.slice(shown, shown + PAGE).map((row) => pair(file, row, margin(row))));
+    more.hidden = shown + PAGE >= file.length;
   }
-  const sort = choice([["file", "order of the file"], ["largest", "largest margin first"], ["smallest", "smallest margin first"]], { "aria-label": "order", onchange: () => {
-    const sign = { largest: -1, smallest: 1 }[sort.value];
-    order.sort((a, b) => (sign ? sign * (margin(a) - margin(b)) || a - b : a - b));
-    body.replaceChildren();
-    draw();
-  } });
   draw();
-  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort), body, more)];
+  return [section(`Pairs (${count(file.length)})`, body, more)];
 }
 
 function pair(file, row, margin) {

@@ -32,8 +32,8 @@ function attention(file, at, show) {
     const go = () => (view ? at.openView(view) : show(filter, order ?? undefined, -1));
     return el("li", { class: failed ? "failed" : null }, view || filter ? el("button", { class: "link", onclick: go }, text) : text, " ", el("span", { class: "muted" }, rest));
   };
-  const { unanswered, reads } = file.overview;
-  return section("Look at this first", el("ul", { class: "attention" }, unanswered.length || !reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), file.attention.map(line)));
+  const { advice, reads } = file.overview;
+  return section("Look at this first", el("ul", { class: "attention" }, Object.keys(advice).length || !reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), file.attention.map(line)));
 }
 
 export function sampled(file) {
