@@ -98,7 +98,7 @@ def locks(request, monkeypatch):
 @pytest.fixture
 def folder(tmp_path) -> Path:
     folder = tmp_path / "project"
-    folder.mkdir()
+    (folder / "judges").mkdir(parents=True)
     rows = scored_rows()
     write(folder / "scored.jsonl", rows)
     write(folder / "rows.jsonl", [{key: row[key] for key in ("prompt", "target", "checklist")} for row in rows])

@@ -295,9 +295,7 @@ def test_every_file_has_its_own_labels(client, folder, files, more):
 def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder):
     rows = scored_rows()
     for name, more in (("a", ""), ("b", " again")):
-        (folder / name).mkdir()
         write(folder / name / "scored.jsonl", [row | {"target": row["target"] + more} for row in rows])
-    (folder / "labels").mkdir()
     old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in rows]
     write(folder / "labels" / "scored.jsonl", old)
     assert trust_of(client, "a/scored.jsonl") == (5, 0)

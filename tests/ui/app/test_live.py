@@ -29,10 +29,7 @@ def of_a_report(path):
 
 @pytest.fixture
 def log(folder):
-    path = folder / LOG
-    path.parent.mkdir()
-    path.write_text("".join(lines(0)))
-    return path
+    return write(folder / LOG, logged(0))
 
 
 def add(path, *texts) -> None:
