@@ -125,13 +125,6 @@ export class RunFile {
     return this.states.some((name) => name !== "answered");
   }
 
-  /** The row that an earlier version of this file had as `row`: rows of other ranks, and of samples, change their numbers. */
-  rowLike(old, row) {
-    const same = (now) => this.target(now) === old.target(row) && this.prompt(now) === old.prompt(row) && this.rows.step[now] === old.rows.step[row];
-    const now = this.rowOf(old.id(row));
-    return now !== undefined && same(now) ? now : this.all.find(same);
-  }
-
   /** The row of another file about the same text, or undefined. */
   rowIn(other, row) {
     return this.links.has(other) ? this.links.get(other).get(row) : other.rowOf(this.id(row));
