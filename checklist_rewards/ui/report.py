@@ -45,6 +45,7 @@ from checklist_rewards.ui.comparisons import against_labels, between, between_lo
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
 from checklist_rewards.ui.sections import (
     ABOUT,
+    DOCUMENTS,
     attention,
     curves,
     item_analysis,
@@ -59,20 +60,13 @@ from checklist_rewards.ui.thumbnails import Thumbnails
 from checklist_rewards.validation import install, missing, whole_number
 
 _MOST_COLUMNS, _LONGEST = 100, 100
-_KEYS = {
-    "agree": ("comparisons", "tests", "bootstrap"),
-    "calibrate": ("judge", "kinds", "left_out"),
-    "inspect": ("targets", "items", "flags"),
-    "attack": ("judge", "attacks", "examples"),
-    "summary": ("command", "reads", "receipt"),
-}
 
 
 def read_document(path: Path, name: str) -> dict[str, Any]:
     """A JSON file with its kind. Raises [`SampleError`] if it is the result of none of these commands, and
     [`ConfigError`] if it is not valid JSON."""
     value = read_value(read_text(path), path)
-    for kind, keys in _KEYS.items():
+    for kind, (keys, _) in DOCUMENTS.items():
         if isinstance(value, Mapping) and all(key in value for key in keys):
             return {"name": name, "kind": kind, "sections": of_document(name, kind, value)}
     raise SampleError(

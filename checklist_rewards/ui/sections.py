@@ -53,15 +53,8 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
     Raises:
         SampleError: If a field is missing or of another type.
     """
-    parts: Mapping[str, Callable[[str, Mapping[str, Any]], Iterable[Section]]] = {
-        "agree": _agreement,
-        "calibrate": _calibration,
-        "attack": _attack,
-        "summary": _cost,
-        "inspect": lambda name, value: of_analysis({"no_answer": 0, **value}, name),
-    }
     try:
-        return list(parts[kind](name, value))
+        return list(DOCUMENTS[kind][1](name, value))
     except (KeyError, TypeError, AttributeError) as error:
         raise SampleError(f"{name} is not a complete result of {kind} ({type(error).__name__}: {error}).") from None
 
@@ -422,3 +415,17 @@ def _attack(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
         if one.get("honest") is not None:
             texts.append(["honest", {"value": one["honest_score"]}, one["honest"]])
         yield section(f"{name}: example of {one['attack']}", ["", ["score", "n"], "text"], texts)
+
+
+def _inspected(name: str, value: Mapping[str, Any]) -> list[Section]:
+    return of_analysis({"no_answer": 0, **value}, name)
+
+
+DOCUMENTS: Mapping[str, tuple[Sequence[str], Callable[[str, Mapping[str, Any]], Iterable[Section]]]] = {
+    "agree": (("comparisons", "tests", "bootstrap"), _agreement),
+    "calibrate": (("judge", "kinds", "left_out"), _calibration),
+    "inspect": (("targets", "items", "flags"), _inspected),
+    "attack": (("judge", "attacks", "examples"), _attack),
+    "summary": (("command", "reads", "receipt"), _cost),
+}
+"""By kind of JSON result: the keys by which it is known, and what makes its sections."""

@@ -1,6 +1,6 @@
 // Detail: one row with its prompt, its text, and every answer.
 
-import { METRICS, answerBar, answerNotes } from "./answers.js";
+import { answerBar, answerNotes, metricsLine } from "./answers.js";
 import { el, fact, fixed, num, pieces, signed, stateName, table, thumbnails, written } from "./dom.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
@@ -12,7 +12,6 @@ export function detail(file, row, partner) {
   const { rows } = file;
   const lower = rows.lower[row], upper = rows.upper[row];
   const bounded = !Number.isNaN(lower) && lower !== upper;
-  const known = METRICS.filter(([name]) => !Number.isNaN(rows[name][row]));
   const reward = rows.step[row] >= 0;
   const found = evidenceOf(file, row);
   const others = Object.entries(file.others).filter(([, column]) => column[row] >= 0);
@@ -27,7 +26,7 @@ export function detail(file, row, partner) {
       file.hasStates && file.state(row) ? fact("state", stateName(file.state(row))) : null,
       fact("words", String(rows.words[row])),
     ),
-    el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
+    metricsLine((name) => rows[name][row]),
     others.length ? el("dl", { class: "metrics", "aria-label": "other columns" }, others.map(([name, column]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, file.text(column[row]))))) : null,
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
     thumbnails(file.thumbnails(row)),
