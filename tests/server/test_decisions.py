@@ -3,11 +3,8 @@
 import json
 import math
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 import httpx
+import pytest
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer
@@ -271,7 +268,8 @@ def test_a_read_without_an_answer_is_a_refusal(scorer):
 
 
 def test_openai_clients_and_our_own_read_the_same_probabilities(scorer, monkeypatch):
-    openai = pytest.importorskip("openai")
+    import openai
+
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with serving(build_app(scorer, token="secret")) as address:
         client = openai.OpenAI(base_url=f"{address}/v1")

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas
 import pytest
+from PIL import Image as pillow
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import checklist_columns
@@ -18,7 +20,7 @@ from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
-from checklist_rewards.scores.tally import tally, wilson
+from checklist_rewards.scores.tally import tally
 from checklist_rewards.ui import report as report_module
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
@@ -136,7 +138,6 @@ def test_every_format_gives_the_same_page(tmp_path, report, name):
 
 
 def test_a_column_of_times_is_shown_as_text(tmp_path):
-    pandas = pytest.importorskip("pandas")
     path = tmp_path / "timed.parquet"
     with write_rows(path) as writer:
         for row in scored_rows(3):
@@ -178,14 +179,6 @@ def test_rows_that_give_one_id_to_several_questions_show_their_own(report):
     )["files"]
     more = file["table"]["more"]["1"]
     assert (more["question"], more["weight"], more["required"]) == ("Is it blue?", 2, True)
-
-
-def test_wilson_intervals_are_those_of_statsmodels():
-    from statsmodels.stats.proportion import proportion_confint
-
-    for passed, counted in ((0, 5), (3, 7)):
-        assert wilson(passed, counted) == pytest.approx(proportion_confint(passed, counted, method="wilson"))
-    assert wilson(0, 0) is None
 
 
 def test_a_large_file_is_sampled_by_whole_groups(report):
@@ -471,7 +464,6 @@ def images_in(data) -> dict[int, list[str]]:
 
 
 def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
-    pillow = pytest.importorskip("PIL.Image")
     pillow.effect_noise((400, 200), 100).save(tmp_path / "noise.png")
     pillow.new("RGB", (20, 10), "red").save(tmp_path / "red.png")
     parts = [{"type": "image", "image": "noise.png"}, {"type": "text", "text": " or "}, {"type": "image"}]
@@ -497,7 +489,6 @@ def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
 
 
 def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not_read(tmp_path):
-    pillow = pytest.importorskip("PIL.Image")
     [row] = scored_rows(1)
     colours = [image_of(pillow.new("RGB", (2, 2), (number, 0, 0))).url for number in range(MAX_OF_A_ROW + 2)]
     data = report_data([write(tmp_path / "many.jsonl", [row | {"images": colours}])])
@@ -510,7 +501,6 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
 
 
 def test_pairs_show_their_texts_and_each_of_their_images_once(report):
-    pillow = pytest.importorskip("PIL.Image")
     blue, green = (image_of(pillow.new("RGB", (8, 8), name)).url for name in ("blue", "green"))
 
     def answered(*images):
@@ -527,7 +517,6 @@ def test_pairs_show_their_texts_and_each_of_their_images_once(report):
 
 
 def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path, report):
-    pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (2, 2), "red").save(tmp_path / "red.png")
     path = str(tmp_path / "red.png")
     target = [{"role": "assistant", "content": [{"type": "image", "image": path}, {"type": "text", "text": "Red."}]}]

@@ -65,7 +65,7 @@ def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, r
     for page, views in (
         (judges, JUDGES),
         (run_page, RUN),
-        (pairs, {"overview": "Pairs", "pairs": "only one of them passes"}),
+        (pairs, {"pairs": "only one of them passes"}),
     ):
         page.open()
         for view, expected in views.items():
@@ -270,7 +270,6 @@ def test_the_training_view(run_page):
     run_page.driver.get(f"file://{run_page.path}")  # without a place, a log opens with what was learned
     run_page.wait("document.querySelector('main').dataset.view === 'training'")
     assert "Does it mention the word …?" in run_page.shown
-    assert "Pass rates in the last third of each run" in run_page.shown
     run_page.pick("input[type=range]", 2)
     assert "step 2, 2 prompts" in run_page.shown and "no reward" in run_page.text(".cards")
     run_page.js("document.querySelector('details').open = true")
@@ -325,8 +324,8 @@ def test_a_filter_that_no_row_of_a_sample_has_shows_no_row(folder, chromium):
     page.open("0/overview")
     page.press("Is it rare?")
     page.wait("document.querySelector('main').dataset.view === 'matrix'")
-    page.has("[role=status]")
-    assert page.status.startswith("0 of "), "the figures count it, and this page has none of its rows"
+    # The figures count it, and this page has none of its rows.
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('0 of ')")
 
 
 def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):

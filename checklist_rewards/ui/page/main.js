@@ -11,7 +11,7 @@ import { training } from "./training.js";
 import { hasTrust, labelled, trust } from "./trust.js";
 
 const VIEWS = [
-  ["overview", "Overview", () => true, overview],
+  ["overview", "Overview", (report, file) => file.kind !== "pairs", overview],
   ["matrix", "Matrix", (report, file) => file.kind !== "pairs", matrix],
   ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
   ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],

@@ -8,7 +8,6 @@ const MOST_ITEMS = 50, MOST_FAILING = 8;
 /** The overview of one file. `at` opens other views, and rows by a filter. */
 export function overview(report, file, at) {
   const facts = file.overview, open = (filter, order, row) => at.openFilter(file, filter, order, row);
-  if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
   const failing = facts.items.filter((one) => one.counted && one.rate < 1).sort((a, b) => a.rate - b.rate).slice(0, MOST_FAILING);
   const failed = (one) => el("button", { class: "link", onclick: () => open({ item: one.id, answer: "fail" }, undefined, -1) }, questionOf(one));
   return [

@@ -31,11 +31,11 @@ export function curves(figures) {
     names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
     lines(steps, [line("words", "words")], { label: states.length ? "Length of the completions with an answer" : "Length of the completions", digits: 1 }),
     states.length ? lines(steps, states.map((name) => ({ name: stateName(name), values: figures.states[name] })), { label: "Completions without an answer, or cut", low: 0, high: 1 }) : null,
-    lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),
+    lines(steps, [line("without_reward", "completions without a reward")], { label: "Completions without a reward", low: 0 }),
   ];
 }
 
-/** Several runs on the same axes, and their last thirds question by question. */
+/** Several runs on the same axes. */
 function runs(files) {
   if (files.length < 2) return null;
   const steps = [...new Set(files.flatMap((file) => file.training.steps))].sort((a, b) => a - b);
@@ -43,15 +43,8 @@ function runs(files) {
     const values = new Map(file.training.steps.map((step, i) => [step, file.training.series[name][i]]));
     return { name: file.name, values: steps.map((step) => values.get(step) ?? null) };
   };
-  const last = files.map((file) => new Map(file.training.learned.map((line) => [line.pattern, line.after])));
-  const shared = [...last[0].keys()].filter((pattern) => last.every((own) => own.get(pattern)?.counted));
-  const cells = (pattern) => last.map((own) => [num(own.get(pattern).rate), bounds(own.get(pattern).interval)]);
-  return section(
-    "Runs",
-    el("div", { class: "columns" }, lines(steps, files.map((file) => spread(file, "reward")), { label: "Reward", low: 0, high: 1 }), lines(steps, files.map((file) => spread(file, "words")), { label: "Words", digits: 1 })),
-    note("Pass rates in the last third of each run."),
-    table(["question", ...files.map((file) => [file.name, "n"])], shared.slice(0, MOST_LEARNED).map((pattern) => [pattern, ...cells(pattern)]), { "aria-label": "Runs" }),
-  );
+  const chart = (name, options) => lines(steps, files.map((file) => spread(file, name)), options);
+  return section("Runs", el("div", { class: "columns" }, chart("reward", { label: "Reward", low: 0, high: 1 }), chart("words", { label: "Words", digits: 1 })));
 }
 
 /** How the pass rates of questions changed. */

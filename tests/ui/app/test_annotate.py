@@ -4,6 +4,7 @@ import json
 
 import krippendorff
 import pytest
+from PIL import Image as pillow
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
@@ -212,7 +213,6 @@ def test_an_order_that_needs_scores_says_so(client):
 
 @pytest.mark.parametrize("scored", [True, False], ids=["scored", "rows"])
 def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder, scored):
-    pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     parts = [{"type": "text", "text": "See "}, {"type": "image", "image": "red.png"}, {"type": "text", "text": "."}]
     [row, *_] = scored_rows()

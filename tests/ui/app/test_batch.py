@@ -9,8 +9,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-
-pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from checklist_rewards.backends import Engine

@@ -6,11 +6,8 @@ import shlex
 import signal
 import subprocess
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("aiohttp")
 import httpx
+import pytest
 import yaml
 
 from checklist_rewards import BatchScore, ChecklistScorer, Sample

@@ -5,10 +5,6 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
-pytest.importorskip("sentence_transformers")
 import uvicorn
 
 from checklist_rewards import Checklist, ChecklistScorer

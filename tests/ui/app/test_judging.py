@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image as pillow
 from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
@@ -280,7 +281,7 @@ def test_a_row_of_a_report_opens_in_judge_and_one_with_an_image_is_not_judged_wi
     assert (row["input"], row["target"], row["checklist"]) == ("Name a colour.", TEXTS[1], QUESTIONS)
     assert row["settings"] == {} and row["scored"]["judges"] == ["pocket"] and not row["scored"]["same"]
     assert "has no row 'r9'" in error_of(row_of(client, "scored.jsonl", "r9"))
-    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     first, second, *others = read_jsonl(folder / "scored.jsonl")
     write(folder / "weighted.jsonl", [first | {"checklist": [QUESTIONS[0], "Is it blue?"]}])  # by `score --weights`
     assert row_of(client, "weighted.jsonl", "r1").json()["checklist"] == QUESTIONS
@@ -301,7 +302,6 @@ def judged(client, body) -> str:
 
 
 def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(client, judging, folder):
-    pillow = pytest.importorskip("PIL.Image")
     for name in ("red", "blue"):
         pillow.new("RGB", (8, 8), name).save(folder / f"{name}.png")
     seen = []
@@ -345,7 +345,7 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
 
 
 def test_a_request_reads_no_image_file(client, folder):
-    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     parts = [{"type": "image", "path": str(folder / "red.png")}, {"type": "text", "text": "What?"}]
     asks, answers = ([{"role": role, "content": parts}] for role in ("user", "assistant"))
     body = {"input": "What?", "target": "Red.", "checklist": QUESTIONS}
