@@ -134,6 +134,7 @@ INPUTS = [
         [user("Say."), assistant(None, **CALLS), {"role": "tool", "content": "done"}, assistant("red")],
         {"target": "red", "history": "user: Say.\n\nassistant calls paint()\n\ntool: done"},
     ),
+    ([user("Say."), user("red")], {"target": "red", "history": "user: Say."}),
     ([PAINT, user("red")], {"target": "red", "history": f"function_call: {json.dumps(PAINT)}"}),
 ]
 
