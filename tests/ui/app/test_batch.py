@@ -64,8 +64,8 @@ def test_a_job_is_a_file_without_keys_and_runs_the_command(client, folder):
     columns = {"target": "target", "input": ["prompt"], "checklist": "--config=/etc/passwd"}
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     write(folder / "rows.jsonl", [{**row, columns["checklist"]: row["checklist"]} for row in rows])
-    body = {**REQUEST, "columns": columns, "settings": {"metric": "pass"}, "price": [0.1, 0.4], "budget": 2}
-    created = client.post("/api/jobs", json=body)
+    body = {**REQUEST, "columns": columns, "settings": {"metric": "pass"}, "budget": 2}
+    created = client.post("/api/jobs", json=body | {"price": {"pocket": [0.1, 0.4]}})
     assert created.status_code == 200, created.text
     job = until(lambda: job_of(client)["done"] and job_of(client))
     assert (job["state"], job["done"], job["total"]) == ("running", 3, 10)
