@@ -29,12 +29,6 @@ _CURVES = {
     },
     "Judge and shadow judge": {"shadow_own": "judge", "shadow_reward": "shadow judge"},
     "Reward at the length of the start": {"reward_mean": "reward", "length_matched": "at the length of the start"},
-    "Completions without an answer, or cut": {
-        "empty": "empty",
-        "cut_in_thought": "cut in thought",
-        "unfinished": "unfinished",
-        "cut": "cut",
-    },
     "Label mass and unanswered questions": {"label_mass": "label mass", "unanswered": "unanswered"},
 }
 ABOUT = {"hacking": "reward hacking", "judge": "the judge", "training": "training"}

@@ -72,7 +72,7 @@ export class Report {
 }
 
 /** The rows of one file. A row is a number from 0; a cell is one item of one row, also a number from 0. */
-export class RunFile {
+class RunFile {
   constructor(data) {
     Object.assign(this, data, { links: new Map() });
   }
