@@ -258,8 +258,8 @@ def report_data(
     annotated, monitors = ([path for path in tables if known[path] == kind] for kind in ("annotations", "monitor"))
     rows_of = [path for path in tables if known[path] not in ("annotations", "monitor")]
     watched = [{**read_monitor(path), "name": names[path]} for path in monitors]
-    if (annotated or monitors) and not rows_of:
-        raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
+    if not rows_of:
+        raise SampleError(f"{paths[0]} has no scores; give the scored file or reward log of it too.")
     files = [ScoredFile(path, inputs=inputs, target=target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]

@@ -429,6 +429,7 @@ def test_the_pages_use_no_html_from_texts_and_the_report_loads_nothing():
         ("rows.jsonl", [{"prompt": "p"}], r"line 1: the row has 'prompt'; expected a scored file"),
         ("rows.jsonl", [], r"rows.jsonl has no rows"),
         ("result.json", [{"a": 1}], r"not a result that a report can show"),
+        ("result.json", [{"targets": 0, "items": [], "flags": {}}], r"has no scores; give the scored file"),
     ],
 )
 def test_files_that_cannot_be_shown_are_refused_in_one_sentence(tmp_path, name, rows, message):

@@ -80,6 +80,9 @@ def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, r
                 browser.resize(page.driver, width)
                 page.check()
             browser.scheme(page.driver, False)
+    for order, first in (("smallest", "good 29"), ("largest", "good 0")):
+        pairs.pick("[aria-label=order]", order)
+        assert next(text for text in pairs.texts(".written") if text.startswith("good")) == first
 
 
 def test_the_matrix_filters_sorts_and_opens_rows(judges):

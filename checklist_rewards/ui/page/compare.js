@@ -2,7 +2,7 @@
 // rejected text of each prompt, side by side.
 
 import { scatter } from "./charts.js";
-import { count, el, fixed, folded, note, num, section, table, tabled, thumbnails, verdict, written } from "./dom.js";
+import { choice, count, el, fixed, folded, note, num, section, table, tabled, thumbnails, verdict, written } from "./dom.js";
 
 const MOST_ROWS = 100, PAGE = 20;
 
@@ -82,16 +82,23 @@ function groupPairs(first, second, pairs) {
 
 /** The pairs of a file, more of them on request. */
 export function pairs(file) {
+  const order = file.all;
   const margin = (row) => (file.pairs[row].score_chosen ?? NaN) - (file.pairs[row].score_rejected ?? NaN);
   const body = el("div");
   const more = el("button", { onclick: draw }, `Show ${PAGE} more`);
   function draw() {
     const shown = body.childElementCount;
-    body.append(...file.all.slice(shown, shown + PAGE).map((row) => pair(file, row, margin(row))));
-    more.hidden = shown + PAGE >= file.length;
+    body.append(...order.slice(shown, shown + PAGE).map((row) => pair(file, row, margin(row))));
+    more.hidden = shown + PAGE >= order.length;
   }
+  const sort = choice([["file", "order of the file"], ["largest", "largest margin first"], ["smallest", "smallest margin first"]], { "aria-label": "order", onchange: () => {
+    const sign = { largest: -1, smallest: 1 }[sort.value];
+    order.sort((a, b) => (sign ? sign * (margin(a) - margin(b)) || a - b : a - b));
+    body.replaceChildren();
+    draw();
+  } });
   draw();
-  return [section(`Pairs (${count(file.length)})`, body, more)];
+  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort), body, more)];
 }
 
 function pair(file, row, margin) {
