@@ -99,6 +99,8 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     lost, advice = file["attention"][0], overview["advice"]["timeout"]
     assert lost["text"] == f"{counted.unanswered['timeout']} questions unanswered: timeout"
     assert lost["rest"] == f"{advice}; 60 s" and "rerun" in advice
+    flagged = sum(bool(line.flags) for line in analysis.report())
+    assert f"{flagged} item with flags" in [line["text"] for line in file["attention"]]
     listed = file["analysis"]["sections"][0]
     rows_of = dict(zip(listed["ids"], listed["rows"], strict=True))
     for shown, line in zip(overview["items"], analysis.report(), strict=True):
