@@ -325,7 +325,7 @@ def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, An
             }
             for person in people
         ],
-        "agreement": _agreement(tasks, people) if len(people) > 1 else {},
+        "agreement": _agreement(tasks, people),
     }
 
 

@@ -159,3 +159,4 @@ def test_the_report_ranks_by_all_stars_and_has_no_rate_of_them(tmp_path):
     assert set(comparison["targets"]["figures"]) == {"pearson", "spearman", "kendall"}
     assert comparison["targets"]["figures"]["spearman"]["value"] > 0.9
     assert found["sections"]["rates"] == []
+    assert "no item has both a label and probabilities" in found["sections"]["calibration"]

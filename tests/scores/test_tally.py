@@ -79,6 +79,7 @@ def test_an_interval_contains_its_rate():
         for passed in {0, 1, counted // 3, counted}:
             low, high = wilson(passed, counted)
             assert 0 <= low <= passed / counted <= high <= 1
+    assert wilson(0, 0) is None
 
 
 def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():
