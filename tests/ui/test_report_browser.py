@@ -40,12 +40,14 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def judges(folder, chromium) -> ReportPage:
-    """Two judges and labels."""
+    """Two judges and labels, an item analysis, and what a run cost."""
     browser.leave(chromium)
     one = write(folder / "one.jsonl", scored_rows(120))
     two = write(folder / "two.jsonl", scored_rows(120, "two", seed=5))
+    items = write(folder / "items.json", [{"targets": 3, "items": [], "flags": {}}])
+    cost = write(folder / "cost.json", [{"command": "score", "reads": 4, "receipt": {}}])
     path = folder / "judges.html"
-    write_report(path, [one, two], labels=Labels(key="labels"), intervals=Bootstrap(20))
+    write_report(path, [one, two, items, cost], labels=Labels(key="labels"), intervals=Bootstrap(20))
     return ReportPage(chromium, path)
 
 
@@ -216,8 +218,16 @@ def test_other_columns_filter_and_group_and_hits_are_marked(folder, chromium):
     page.check()
 
 
+def test_results_of_other_commands_are_shown_and_each_once(judges):
+    for view, own, other in (("overview", "cost.json", "items.json"), ("trust", "items.json", "cost.json")):
+        judges.open(f"0/{view}")
+        headings = " ".join(judges.texts("main h2, main summary"))
+        assert headings.count(own) == 1 and other not in headings
+
+
 def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.open("0/overview")
+    assert "Every question was answered" not in judges.shown
     judges.js("document.querySelector('.attention .failed button').click()")
     judges.wait("document.querySelector('main').dataset.view === 'matrix'")
     judges.wait("document.querySelector('[role=status]').textContent.includes(' of 120')")
