@@ -262,7 +262,6 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
                 "question": own[0].item.question,
                 "penalty": own[0].item.weight < 0,
                 "by_code": all(unit.by_code for unit in own),
-                "units": len(own),
                 "answered": len(answered),
                 "flips": [{"one": one, "other": other, "count": n} for (one, other), n in flips.most_common()],
                 "flipped": sum(flips.values()),
