@@ -60,6 +60,8 @@ def test_labels_in_another_file_and_other_columns(run, files):
     table = data["files"][0]["table"]
     assert data["texts"][table["rows"]["target"][0]] == rows[0]["target"]
     assert data["texts"][table["rows"]["prompt"][0]] == rows[0]["prompt"]
+    [rates] = data["trust"]["renamed.jsonl"]["sections"]["rates"]
+    assert rates["heads"][2] == ["labels", "n"] and rates["rows"][0][2] == 25
     assert sum(label >= 0 for label in table["cells"]["label"]) == 25
     assert data["trust"]["renamed.jsonl"]["comparison"]["units"] == 25
 

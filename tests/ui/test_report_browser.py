@@ -233,6 +233,8 @@ def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.wait("document.querySelector('[role=status]').textContent.includes(' of 120')")
     assert not judges.status.startswith("120 ")
     judges.wait("document.querySelector('.panel .answers') !== null && location.hash.split('/').length === 4")
+    assert "–" not in judges.text(".panel .metrics"), "figures that the score does not have"
+    assert "timeout" in judges.text(".panel .answers") and "rerun the command" in judges.text(".panel .answers")
     judges.open("0/compare")
     judges.press("Is it polite?", "button")
     judges.wait("document.querySelector('main').dataset.view === 'matrix'")
@@ -250,6 +252,7 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     assert run_page.js(told).startswith("step 0, 2 prompts; 1 of 4 steps with this one: 4 completions, rewards ")
     run_page.pick("[aria-label=step]", "3")
     assert run_page.js(told).startswith("step 3, 2 prompts; 2 of 4 steps with this one")
+    run_page.has("figure[aria-label='Reward of the best, the median and the worst completion']", 1)
     one = run_page.value("[aria-label=prompt]")
     run_page.focus("[aria-label=step]")
     run_page.keys(Keys.ARROW_RIGHT)
@@ -283,6 +286,7 @@ def test_the_training_view(run_page):
     run_page.driver.get(f"file://{run_page.path}")  # without a place, a log opens with what was learned
     run_page.wait("document.querySelector('main').dataset.view === 'training'")
     assert "Does it mention the word …?" in run_page.shown
+    assert run_page.texts("main h2")[:2] == ["What the policy learned", "Runs"]
     run_page.pick("input[type=range]", 2)
     assert "step 2, 2 prompts" in run_page.shown and "no reward" in run_page.text(".cards")
     run_page.js("document.querySelector('details').open = true")
