@@ -32,10 +32,14 @@ SHOTS = (
     ("training", "run", "0/training", None),
     ("reward", "run", "0/matrix/379", "Response"),
     ("compare", "judges", "0/compare", "Scores"),
-    ("trust", "judges", "0/trust", "Calibration"),
+    ("trust", "judges", "0/trust", "Calibration: statistics"),
 )
 """Name, page, view and first heading of each picture."""
-SCROLL = "[...document.querySelectorAll('h2, h3')].find((one) => one.textContent === arguments[0]).scrollIntoView()"
+SCROLL = """
+const heading = [...document.querySelectorAll('h2, h3, summary')].find((one) => one.textContent === arguments[0]);
+if (heading.closest('details')) heading.closest('details').open = true;
+heading.scrollIntoView();
+"""
 
 
 def main() -> None:
@@ -48,7 +52,7 @@ def main() -> None:
         run, scored, texts = (folder / "example" / f"{name}.jsonl" for name in ("rewards", "scored", "texts"))
         calibration, calibrated = folder / "calibration.json", folder / "calibrated.jsonl"
         _command("calibrate", scored, "--label-key", "labels", "--group-key", "task", "-o", calibration)
-        _command("score", texts, "-o", calibrated, "--calibration", calibration)
+        _command("score", texts, "-o", calibrated, "--model", "pocket", "--calibration", calibration)
         write_report(folder / "run.html", [run, run.with_name("monitor.jsonl")])
         write_report(folder / "judges.html", [scored, calibrated], labels=Labels(key="labels", group_key="task"))
         driver = browser.start(folder / "profile", width=SIZE[0], height=SIZE[1])

@@ -4,6 +4,6 @@
 them, and `connections` limits idle connections.
 """
 
-from checklist_rewards.server.app import DEFAULT_MAX_BODY, build_app
+from checklist_rewards.server.app import build_app
 
-__all__ = ["DEFAULT_MAX_BODY", "build_app"]
+__all__ = ["build_app"]

@@ -158,7 +158,8 @@ logger = logging.getLogger(__name__)
 Parse = Callable[[bytes, ChecklistScorer], DecisionRequest]
 Answers = Callable[[DecisionRequest, Score, str], dict[str, Any]]
 Respond = Callable[[Request, bytes], Awaitable[Response]]
-DEFAULT_MAX_BODY = 16 * 2**20
+MAX_BODY = 16 * 2**20
+"""Maximum size of a request body in bytes."""
 BODY_SECONDS = 60.0
 """Longest time for a request body to arrive."""
 CLOSE_SECONDS = 3.0
@@ -176,7 +177,6 @@ def build_app(
     max_batch: int = DEFAULT_MAX_BATCH,
     max_queue: int | None = None,
     max_tokens: int = DEFAULT_MAX_TOKENS,
-    max_body: int = DEFAULT_MAX_BODY,
     token: str | None = None,
 ) -> FastAPI:
     """Build the ASGI application.
@@ -187,8 +187,6 @@ def build_app(
         max_wait, max_batch, max_queue, max_tokens:
             As in [`MicroBatcher`], with estimated tokens (see `scoring`). Requests get status 429 while the queue is
             full.
-        max_body (`int`, *optional*, defaults to `16 * 2**20`):
-            Maximum size of a request body in bytes.
         token (`str`, *optional*):
             Bearer token that clients must send. It must not be blank.
 
@@ -237,7 +235,7 @@ def build_app(
     def posted(path: str, respond: Respond) -> None:
         @app.post(path, name=path)
         async def received(request: Request) -> Response:
-            content = await _body(request, max_body)
+            content = await _body(request)
             with drain:
                 return await respond(request, content)
 
@@ -336,15 +334,15 @@ def _log_invalid(field: str, message: str) -> None:
     logger.error("POST /reward: %s: %s", field, message)
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def _body(request: Request) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
-                if size > limit:
-                    raise Refused(413, f"the body is larger than {limit} bytes; send fewer rows at once.")
+                if size > MAX_BODY:
+                    raise Refused(413, f"the body is larger than {MAX_BODY} bytes; send fewer rows at once.")
                 parts.append(part)
     except TimeoutError:
         message = f"the body did not arrive within {BODY_SECONDS:g} s; send fewer rows at once."

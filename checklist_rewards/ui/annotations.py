@@ -34,7 +34,7 @@ from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, 
 from checklist_rewards.checks.text import as_words
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import agreement_of
-from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
@@ -45,7 +45,6 @@ from checklist_rewards.keys import image_key, prompt_identity
 from checklist_rewards.messages import with_places
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.ui.project import Project
-from checklist_rewards.validation import install, missing
 
 ANNOTATION = {"file", "row", "item", "label", "spans"}
 """The columns of an annotation."""
@@ -315,7 +314,6 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
 
 def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Any]:
     """Counts per annotator, and their agreement as `agree` computes it, without intervals."""
-    lacking = missing(*LIBRARIES)
     return {
         "items": sum(len(task.items) for task in tasks),
         "annotators": [
@@ -327,8 +325,7 @@ def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, An
             }
             for person in people
         ],
-        "agreement": {} if lacking or len(people) < 2 else _agreement(tasks, people),
-        "missing": f"Agreement requires {lacking[0]}: {install('ui')}." if lacking else None,
+        "agreement": _agreement(tasks, people),
     }
 
 

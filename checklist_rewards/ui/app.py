@@ -186,7 +186,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         logs = {folder_of(file["name"]): file["name"] for file in reversed(listed) if file["kind"] == "rewards"}
         files = [file | opened(file, logs) for file in listed]
         judge = judging.of_the_app()
-        return {"folder": project.folder.name, "version": __version__, "files": files, "judge": judge}
+        return {"folder": project.folder.name, "files": files, "judge": judge}
 
     def download(query: Mapping[str, Any]) -> Any:
         path = project.existing(query.get("file", ""))
@@ -199,10 +199,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         labels = next(filter(None, known), None)
         paths = [source for path in files for source in _sources(project, path)]
         stamp = " ".join(map(_stamp, filter(None, [*paths, labels])))
-        if query.get("known") == stamp:
-            return None
-        if query.get("peek"):  # the page asks only whether the file has changed
-            return {"stamp": stamp}
+        if query.get("known"):  # the page asks only whether the file has changed
+            return None if query["known"] == stamp else {"stamp": stamp}
         key = (files[0], column or labels, *files[1:])
         if query.get("rows"):  # those of the head that the page has, even if the file has grown since
             found = reports.kept_of(query["rows"], *key)

@@ -60,8 +60,8 @@ class Job(BaseModel):
     """Settings of the judge, as in the view Judge."""
     engine: dict[str, JsonValue] = {}
     """The judge, without keys. Only an app that was started with this judge resumes the job."""
-    price: tuple[float, float] | dict[str, tuple[float, float]] | None = None
-    """US dollars per million prompt and reply tokens, of each model, or of the only one."""
+    price: dict[str, tuple[float, float]] | None = None
+    """US dollars per million prompt and reply tokens, by model."""
     budget: float | None = Field(default=None, ge=0)
     paused: bool = False
 
@@ -91,8 +91,7 @@ def arguments(job: Job, judging: Judging, config: Path) -> list[str]:
     options = _job_options(job, judging.config_of(job.settings), judged_by, judging.store_path)
     if job.checklist is not None:
         options["checklist"] = project.existing(job.checklist)
-    prices = job.price if isinstance(job.price, dict) else {judge.model: job.price}
-    options["price"] = [f"{model}={price[0]},{price[1]}" for model, price in prices.items() if price is not None]
+    options["price"] = [f"{model}={prompt},{reply}" for model, (prompt, reply) in (job.price or {}).items()]
     options |= {"config": config, "budget": job.budget}
     given = [str(project.path(job.file)), f"--output={project.path(job.output)}", *_given(options)]
     return [*given, *["--no-store"] * (judging.store is None)]

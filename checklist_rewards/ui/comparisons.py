@@ -41,7 +41,7 @@ from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.annotations import LABELS, name_of
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.sections import of_calibration, of_comparison, of_flips, of_rates
+from checklist_rewards.ui.sections import Section, of_calibration, of_comparison, of_flips, of_rates
 from checklist_rewards.ui.table import Column
 
 
@@ -173,22 +173,17 @@ def against_labels(
         ranked=not on_unit_scale([text.labels for text in texts]),
         unmatched_rows=unmatched,
     )
-    rates = [rate.model_dump() for rate in corrected_rates(texts)]
-    comparison, items = compared.model_dump(), _per_item(units, against=True)
-    calibration = _calibration(texts, intervals)
+    comparison = compared.model_dump()
     note = "Click an item to see where people give another answer."
     return {
         "verdict": verdict(compared),
         "comparison": comparison,
-        "rates": rates,
-        "items": items,
         "reliability": [asdict(bin) for bin in reliability(*yes_no_curve(units))],
-        "calibration": calibration,
         "sections": {
-            "items": of_flips(items, "Items against labels", note, against=True),
-            "rates": of_rates(rates),
+            "items": of_flips(_per_item(units, against=True), "Items against labels", note, against=True),
+            "rates": of_rates([rate.model_dump() for rate in corrected_rates(texts)]),
             "comparison": of_comparison(comparison),
-            "calibration": [] if isinstance(calibration, str) else of_calibration(calibration),
+            "calibration": _calibration(texts, intervals),
         },
     }
 
@@ -213,14 +208,13 @@ def between(
         unmatched_items=unmatched_items,
     )
     people = _closer_to_people(names, one, other, intervals)
-    comparison, items = compared.model_dump(), _per_item(units, against=False)
+    comparison = compared.model_dump()
     return {
         **({} if people is None else {"people": people}),
         "verdict": verdict(compared),
         "comparison": comparison,
-        "items": items,
         "sections": {
-            "items": of_flips(items, "Items", _FLIPS[match], against=False),
+            "items": of_flips(_per_item(units, against=False), "Items", _FLIPS[match], against=False),
             "comparison": of_comparison(comparison),
         },
     }
@@ -268,7 +262,6 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
                 "question": own[0].item.question,
                 "penalty": own[0].item.weight < 0,
                 "by_code": all(unit.by_code for unit in own),
-                "units": len(own),
                 "answered": len(answered),
                 "flips": [{"one": one, "other": other, "count": n} for (one, other), n in flips.most_common()],
                 "flipped": sum(flips.values()),
@@ -278,7 +271,8 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: -line["flipped"])
 
 
-def _calibration(texts: Sequence[ScoredText], intervals: Bootstrap) -> dict[str, Any] | str:
+def _calibration(texts: Sequence[ScoredText], intervals: Bootstrap) -> list[Section] | str:
+    """The figures of `calibrate`, or why there are none."""
     try:
         labelled = labelled_reads(texts)
     except SampleError as error:
@@ -293,4 +287,4 @@ def _calibration(texts: Sequence[ScoredText], intervals: Bootstrap) -> dict[str,
         found = intervals.figures(known, [read.group for read in reads])
         figures = {name: figure.model_dump() for name, figure in found.items()}
         calibration[kind] = {"reads": len(reads), "figures": figures}
-    return calibration
+    return of_calibration(calibration)

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 from checklist_rewards.backends.embedding import IN_WORD, QUOTED
@@ -175,10 +175,6 @@ class FileFigures:
             | {"penalty": line.weight is not None and line.weight < 0, "unanswered": dict(reasons)}
             for id, (line, rate, reasons) in self.items.items()
         ]
-        unanswered = [
-            {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
-            for reason, count in sorted(self.tally.unanswered.items())
-        ]
         lowest = min(0, min(self.score_bins, default=0) // SCORE_BINS)
         bins = [0] * SCORE_BINS  # from `lowest` to 1
         for place, count in self.score_bins.items():
@@ -189,19 +185,19 @@ class FileFigures:
             "scored": self.tally.scored,
             "unscored": self.tally.unscored,
             "reads": self.tally.reads,
-            "unanswered": unanswered,
+            "advice": {reason: ADVICE.get(reason) for reason in self.tally.unanswered},
             "score_bins": bins,
             "lowest": lowest,
             "items": items,
             "categories": [{"category": name, **rates(rate)} for name, rate in self.tally.by_category.items()],
-            "judges": [{"judge": judge, "method": method} for (judge, method), _ in self.judges.most_common()],
+            "judges": list(dict.fromkeys(judge for (judge, _), _ in self.judges.most_common())),
             "thresholds": sorted(self.thresholds),
         }
 
 
 def rates(rate: PassRate) -> dict[str, Any]:
-    """A pass rate with its counts and its Wilson interval."""
-    return {"passed": rate.passed, "counted": rate.counted, "rate": rate.micro, "interval": rate.interval}
+    """A pass rate with its number of answers and its Wilson interval."""
+    return {"counted": rate.counted, "rate": rate.micro, "interval": rate.interval}
 
 
 def many(count: int, noun: str) -> str:
@@ -230,7 +226,6 @@ _VARIABLE = re.compile(rf"{QUOTED.pattern}|(?<!{IN_WORD})\d+(?:\.\d+)?(?!{IN_WOR
 @dataclass
 class _Step:
     tally: Tally = field(default_factory=Tally)
-    groups: dict[int, list[float]] = field(default_factory=dict)
     rewards: list[float] = field(default_factory=list)
     words: list[int] = field(default_factory=list)
     completions: int = 0
@@ -251,10 +246,8 @@ class TrainingFigures:
         """Add a completion."""
         step = self.steps.setdefault(record.step or 0, _Step())
         step.completions += 1
-        group = step.groups.setdefault(draw(record.group, 0), [])  # by a hash: keys are whole prompts
         if record.reward is not None:
             step.rewards.append(record.reward)
-            group.append(record.reward)
         if (checklist := record.checklist_hash) is not None and record.prompt_key is not None:
             items = () if record.score is None else record.score.items
             own = [item.id for item in items if item.category != EVOLVING_CATEGORY]
@@ -289,12 +282,6 @@ class TrainingFigures:
                 "pass_rate": [step.tally.micro for step in steps],
                 "words": [_mean(step.words) for step in steps],
                 "without_reward": [1 - len(step.rewards) / step.completions for step in steps],
-                "reward_std_in_group": [
-                    _mean([pstdev(group) for group in step.groups.values() if group]) for step in steps
-                ],
-                "groups_without_variance": [
-                    _mean([float(len(set(group)) < 2) for group in step.groups.values()]) for step in steps
-                ],
             },
             "states": {
                 state: [step.states[state] / step.states.total() if step.states else None for step in steps]

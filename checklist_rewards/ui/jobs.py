@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -73,8 +73,6 @@ class Jobs:
     """The jobs of a project."""
 
     judging: Judging
-    command: Sequence[str] = field(default_factory=lambda: COMMAND)
-    """The command line of this package."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -249,7 +247,7 @@ class Jobs:
                     stderr=log,
                     env=environment(),
                     start_new_session=True,
-                    pass_fds=(lock,) if sys.platform != "win32" else (),
+                    pass_fds=(lock,),
                 )
                 os.truncate(lock, 0)
                 os.write(lock, str(process.pid).encode())
@@ -261,7 +259,7 @@ class Jobs:
             self._processes[job.id] = process
 
     def _command(self, job: Job) -> list[str]:
-        return [*self.command, "score", *arguments(job, self.judging, self._run(job.id, "yaml"))]
+        return [*COMMAND, "score", *arguments(job, self.judging, self._run(job.id, "yaml"))]
 
     def _judge(self) -> dict[str, Any]:
         """What the app was started with, without keys: the judge, and a hash of the other options."""
@@ -337,7 +335,7 @@ class Jobs:
         if process is not None and process.poll() is not None:
             del self._processes[id]
         try:
-            lock = os.open(self._run(id, "lock"), os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+            lock = os.open(self._run(id, "lock"), os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
             return False
         free = locked(lock)
@@ -355,16 +353,12 @@ class Jobs:
         return process if process > 1 else None
 
     def _stop(self, id: str, process: int) -> None:
-        numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)]
-        for number in numbers:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             with self._lock:
                 if self._leader(id) != process:
                     return
                 try:
-                    if sys.platform == "win32":
-                        os.kill(process, number)
-                    else:
-                        os.killpg(process, number)
+                    os.killpg(process, number)
                 except OSError:
                     return
             until = time.monotonic() + _GRACE
@@ -377,7 +371,7 @@ class Jobs:
     def _log(self, id: str) -> str:
         """The end of the log."""
         try:
-            log = os.open(self._run(id, "log"), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            log = os.open(self._run(id, "log"), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return ""
         with open(log, "rb") as file:
@@ -401,7 +395,7 @@ class Jobs:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def _cell(value: Any) -> str:

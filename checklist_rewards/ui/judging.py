@@ -141,11 +141,10 @@ class Judging:
         return self.judge if chosen in (None, self.config.scorer.judge) else Engine()
 
     def health(self) -> dict[str, Any]:
-        """The judge, whether it can be loaded, and whether the writer can write. `state` is `loaded` (in this
-        process), `reachable` (a server), `files` (judges of a file, which load at the first score) or `failed` with
-        the `error`; `probe` is the last result of [`probed`][Judging.probed]."""
-        known: dict[str, Any] = {"judge": self.shown, "writer": self.writer.model, "cannot_write": self.cannot_write()}
-        known |= {"probe": self._probed, "can_probe": self._probes}
+        """Whether the judge can be loaded. `state` is `loaded` (in this process), `reachable` (a server), `files`
+        (judges of a file, which load at the first score) or `failed` with the `error`; `probe` is the last result of
+        [`probed`][Judging.probed]."""
+        known: dict[str, Any] = {"probe": self._probed, "can_probe": self._probes}
         if not self._probes:
             return known | {"state": "files"}
         try:
@@ -294,7 +293,6 @@ class Judging:
         """What the page can choose from, and what the command line has set."""
         files = [file.name for file in self.project.files()]
         return {
-            "judge": self.shown,
             "served": self.served,
             "writer": self.writer.model,
             "cannot_write": self.cannot_write(),

@@ -46,13 +46,6 @@ NEW = {
     "judges": "panel: {rule: majority}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n",
 }
 """How a new file begins."""
-_USES = {
-    "checklists": ("Batch: “checklist for all rows”. Command: ", "--checklist "),
-    "prompts": ("In a pipeline: ", "prompt: ../"),
-    "pipelines": ("Settings: “pipeline”. Command: ", "--config "),
-    "judges": ("Settings: “judge”. Command: ", "--judge "),
-}
-"""Where a file can be used, and how it is named there."""
 
 
 class ConflictError(SampleError):
@@ -78,11 +71,9 @@ class Library:
         return {"kinds": kinds, "new": NEW, "extensions": KINDS, "importing": self._import_form(names)}
 
     def read(self, name: Any) -> dict[str, Any]:
-        """The text of a file, its stamp, its state, and where it can be used: a sentence, and what names it there."""
+        """The text of a file, its stamp, and its state."""
         text = self._text_of(name)
-        sentence, before = _USES[_known(name)]
-        use = [sentence, f"{before}{name}"]
-        return {"name": name, "text": text, "stamp": _stamp(text), "use": use, **self._state(name, text)}
+        return {"name": name, "text": text, "stamp": _stamp(text), **self._state(name, text)}
 
     def check(self, name: Any, text: Any) -> dict[str, Any]:
         """The state that a file with this name and text would have."""

@@ -33,7 +33,7 @@ from typing import IO, Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import Labels
-from checklist_rewards.evaluation.scored import CHECKLIST, Kind, ScoredFile, ScoredText, kind_of_row, read_scored
+from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, kind_of_row, read_scored
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
@@ -45,6 +45,7 @@ from checklist_rewards.ui.comparisons import against_labels, between, between_lo
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
 from checklist_rewards.ui.sections import (
     ABOUT,
+    DOCUMENTS,
     attention,
     curves,
     item_analysis,
@@ -57,26 +58,17 @@ from checklist_rewards.ui.sections import (
 from checklist_rewards.ui.table import Names, Table, json_chunks, number_or_none
 from checklist_rewards.ui.thumbnails import Thumbnails
 from checklist_rewards.validation import install, missing, whole_number
-from checklist_rewards.version import __version__
 
 _MOST_COLUMNS, _LONGEST = 100, 100
-_KEYS = {
-    "agree": ("comparisons", "tests", "bootstrap"),
-    "calibrate": ("judge", "kinds", "left_out"),
-    "inspect": ("targets", "items", "flags"),
-    "attack": ("judge", "attacks", "examples"),
-    "summary": ("command", "reads", "receipt"),
-}
 
 
 def read_document(path: Path, name: str) -> dict[str, Any]:
     """A JSON file with its kind. Raises [`SampleError`] if it is the result of none of these commands, and
     [`ConfigError`] if it is not valid JSON."""
     value = read_value(read_text(path), path)
-    for kind, keys in _KEYS.items():
+    for kind, (keys, _) in DOCUMENTS.items():
         if isinstance(value, Mapping) and all(key in value for key in keys):
-            sections = of_document(name, kind, value)
-            return {"name": name, "kind": kind, "value": dict(value), "sections": sections}
+            return {"name": name, "kind": kind, "sections": of_document(name, kind, value)}
     raise SampleError(
         f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, the "
         "file of attack, and --summary."
@@ -171,7 +163,6 @@ def _step(row: Row) -> int:
     return step
 
 
-FORMAT = "report-1"
 MAX_ROWS = 20_000
 
 
@@ -180,7 +171,6 @@ class Shown:
     """A file of the report."""
 
     name: str
-    kind: Kind
     rows: int
     """Number of rows in the file."""
     shown: int
@@ -212,7 +202,7 @@ def write_report(output: Path, paths: Sequence[Path], **options: Any) -> list[Sh
             file.write(before)
             _write_data(file, json_chunks(part))
         file.write(tail)
-    return [Shown(part["name"], part["kind"], part["total"], part["shown"]) for part in data["files"]]
+    return [Shown(part["name"], part["total"], part["shown"]) for part in data["files"]]
 
 
 def report_data(
@@ -268,8 +258,8 @@ def report_data(
     annotated, monitors = ([path for path in tables if known[path] == kind] for kind in ("annotations", "monitor"))
     rows_of = [path for path in tables if known[path] not in ("annotations", "monitor")]
     watched = [{**read_monitor(path), "name": names[path]} for path in monitors]
-    if (annotated or monitors) and not rows_of:
-        raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
+    if not rows_of:
+        raise SampleError(f"{paths[0]} has no scores; give the scored file or reward log of it too.")
     files = [ScoredFile(path, inputs=inputs, target=target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
@@ -310,8 +300,6 @@ def report_data(
     notes += thumbnails.notes
     compared = _comparisons(judged, logs, intervals, notes)
     return {
-        "format": FORMAT,
-        "version": __version__,
         "title": title or ", ".join(names.values()),
         "notes": notes,
         "files": parts,

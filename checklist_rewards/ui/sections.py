@@ -29,12 +29,6 @@ _CURVES = {
     },
     "Judge and shadow judge": {"shadow_own": "judge", "shadow_reward": "shadow judge"},
     "Reward at the length of the start": {"reward_mean": "reward", "length_matched": "at the length of the start"},
-    "Completions without an answer, or cut": {
-        "empty": "empty",
-        "cut_in_thought": "cut in thought",
-        "unfinished": "unfinished",
-        "cut": "cut",
-    },
     "Label mass and unanswered questions": {"label_mass": "label mass", "unanswered": "unanswered"},
 }
 ABOUT = {"hacking": "reward hacking", "judge": "the judge", "training": "training"}
@@ -53,15 +47,8 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
     Raises:
         SampleError: If a field is missing or of another type.
     """
-    parts: Mapping[str, Callable[[str, Mapping[str, Any]], Iterable[Section]]] = {
-        "agree": _agreement,
-        "calibrate": _calibration,
-        "attack": _attack,
-        "summary": _cost,
-        "inspect": lambda name, value: of_analysis({"no_answer": 0, **value}, name),
-    }
     try:
-        return list(parts[kind](name, value))
+        return list(DOCUMENTS[kind][1](name, value))
     except (KeyError, TypeError, AttributeError) as error:
         raise SampleError(f"{name} is not a complete result of {kind} ({type(error).__name__}: {error}).") from None
 
@@ -160,13 +147,16 @@ def item_analysis(figures: FileFigures) -> dict[str, Any] | None:
 
 
 def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
-    """An item analysis for the page."""
-    found: dict[str, Any] = {"targets": analysis.targets, "no_answer": analysis.no_answer}
-    found |= {"items": list(map(asdict, reports)), "flags": FLAGS}
-    flagged = sum(bool(one["flags"]) for one in found["items"])
+    """An item analysis for the page: the number of `flagged` items, the `verdict` and the `sections`."""
+    flagged = sum(bool(one.flags) for one in reports)
     flags = f"{flagged:,} of {many(len(reports), 'item')} {'has' if flagged == 1 else 'have'} flags."
     verdict = f"Without labels, the accuracy of the judge is unknown. {flags}"
-    return {**found, "verdict": verdict, "sections": of_analysis(found)}
+    found = {"targets": analysis.targets, "no_answer": analysis.no_answer, "flags": FLAGS}
+    return {
+        "flagged": flagged,
+        "verdict": verdict,
+        "sections": of_analysis({**found, "items": list(map(asdict, reports))}),
+    }
 
 
 def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:
@@ -302,7 +292,7 @@ def attention(figures: FileFigures, analysis: Mapping[str, Any] | None, alarms: 
     if figures.mass is not None and figures.mass < _LOW_MASS:
         rest = "the judge would often say something else (label mass); see checklist-rewards probe"
         add(f"The probability on the answers is {figures.mass:.3f}", rest)
-    if flagged := sum(bool(one["flags"]) for one in (analysis or {}).get("items", ())):
+    if flagged := (analysis or {}).get("flagged"):
         add(
             f"{many(flagged, 'item')} with flags", "Trust shows each flag with its meaning", failed=False, view="trust"
         )
@@ -419,3 +409,17 @@ def _attack(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
         if one.get("honest") is not None:
             texts.append(["honest", {"value": one["honest_score"]}, one["honest"]])
         yield section(f"{name}: example of {one['attack']}", ["", ["score", "n"], "text"], texts)
+
+
+def _inspected(name: str, value: Mapping[str, Any]) -> list[Section]:
+    return of_analysis({"no_answer": 0, **value}, name)
+
+
+DOCUMENTS: Mapping[str, tuple[Sequence[str], Callable[[str, Mapping[str, Any]], Iterable[Section]]]] = {
+    "agree": (("comparisons", "tests", "bootstrap"), _agreement),
+    "calibrate": (("judge", "kinds", "left_out"), _calibration),
+    "inspect": (("targets", "items", "flags"), _inspected),
+    "attack": (("judge", "attacks", "examples"), _attack),
+    "summary": (("command", "reads", "receipt"), _cost),
+}
+"""By kind of JSON result: the keys by which it is known, and what makes its sections."""

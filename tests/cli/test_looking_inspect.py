@@ -44,8 +44,10 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert record["targets"] == 6 and [item["answered"] for item in record["items"]] == [6, 6]
     assert 0 < record["items"][0]["pass_rate"] < 1
     page = page_data(Path("items.html"))
-    assert [item["question"] for item in page["extra"]["items"]["items"]] == ITEMS
-    assert page["extra"]["items"]["items"] == record["items"]
+    assert [item["question"] for item in record["items"]] == ITEMS
+    shown = page["extra"]["items"]["sections"][0]
+    found = {id: (row[0].partition("\n")[0], *row[1:3]) for id, row in zip(shown["ids"], shown["rows"], strict=True)}
+    assert found == {one["id"]: (one["question"], 6, {"value": one["pass_rate"]}) for one in record["items"]}
     assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
     is_flagged = [item["question"] for item in record["items"] if item["flags"]]
     assert f"; {len(is_flagged)} flagged." in done.output and ("discr." in done.output) == bool(is_flagged)

@@ -103,11 +103,12 @@ def test_the_report_shows_the_same_figures(tmp_path):
     before, after = found
     assert after["comparisons"][0]["comparison"]["items"] == before["comparisons"][0]["comparison"]["items"]
     for name in ("0.jsonl", "1.jsonl"):
-        for part in ("reliability", "calibration"):
-            assert after["trust"][name][part] == before["trust"][name][part]
-        assert after["trust"][name]["comparison"]["items"] == before["trust"][name]["comparison"]["items"]
-    lines = {line["question"]: line["by_code"] for line in after["comparisons"][0]["items"]}
-    assert lines == {"Is it short?": True, "Is it red?": False, "Is it kind?": False}
+        now, then = after["trust"][name], before["trust"][name]
+        assert now["reliability"] == then["reliability"]
+        assert now["sections"]["calibration"] == then["sections"]["calibration"]
+        assert now["comparison"]["items"] == then["comparison"]["items"]
+    questions = [question for question, *_ in after["comparisons"][0]["sections"]["items"]["rows"]]
+    assert sorted(questions) == ["Is it kind?", "Is it red?", "Is it short? (code check)"]
 
 
 def test_agree_tells_the_code_checks_apart(tmp_path):

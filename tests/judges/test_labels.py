@@ -158,4 +158,5 @@ def test_the_report_ranks_by_all_stars_and_has_no_rate_of_them(tmp_path):
     assert comparison["ranked"] and comparison["targets"]["units"] == 40
     assert set(comparison["targets"]["figures"]) == {"pearson", "spearman", "kendall"}
     assert comparison["targets"]["figures"]["spearman"]["value"] > 0.9
-    assert "targets" not in [rate["name"] for rate in found["rates"]]
+    assert found["sections"]["rates"] == []
+    assert "no item has both a label and probabilities" in found["sections"]["calibration"]

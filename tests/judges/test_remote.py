@@ -218,9 +218,10 @@ def test_the_token_is_taken_from_the_environment_or_given(monkeypatch):
         assert remote(address).score_batch(red(1))[0].primary_score == 0.9
 
 
-def test_what_is_too_large_is_sent_in_smaller_requests_down_to_the_row_to_blame():
+def test_what_is_too_large_is_sent_in_smaller_requests_down_to_the_row_to_blame(monkeypatch):
+    monkeypatch.setattr("checklist_rewards.server.app.MAX_BODY", 700)
     samples = [*red(*range(7)), Sample(["Is red?"], "red " * 500)]
-    with serving(build_app(colours(), max_body=700)) as address:
+    with serving(colours()) as address:
         scores = remote(address).score_batch(samples)
     assert [score.primary_score for score in scores[:-1]] == [0.9] * 7
     assert scores[-1].primary_score is None and scores[-1].items[0].unanswered == "too_long"

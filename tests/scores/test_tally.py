@@ -55,7 +55,7 @@ def test_rows_without_a_score_are_in_no_rate(lost):
     assert (file.tally.macro, file.tally.micro, file.tally.unscored) == (batch.macro, batch.micro, sum(lost))
     assert training.as_json()["series"]["pass_rate"] == [batch.micro]
     check = file.overview()["items"][0]  # the rate of a code check is that of the complete run
-    assert (check["passed"], check["counted"]) == (2, 4)
+    assert (check["rate"], check["counted"]) == (0.5, 4)
 
 
 def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
@@ -79,6 +79,7 @@ def test_an_interval_contains_its_rate():
         for passed in {0, 1, counted // 3, counted}:
             low, high = wilson(passed, counted)
             assert 0 <= low <= passed / counted <= high <= 1
+    assert wilson(0, 0) is None
 
 
 def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():

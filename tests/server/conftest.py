@@ -1,8 +1,10 @@
 """A server in this process, behind it an engine that knows its colours."""
 
 import pytest
+from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.server import build_app
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import knows
 
@@ -15,11 +17,5 @@ def scorer() -> ChecklistScorer:
 
 @pytest.fixture
 def client(scorer):
-    pytest.importorskip("fastapi")
-    pytest.importorskip("httpx")
-    from fastapi.testclient import TestClient
-
-    from checklist_rewards.server import build_app
-
     with TestClient(build_app(scorer)) as client:
         yield client

@@ -4,9 +4,6 @@ import itertools
 import json
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -137,12 +134,14 @@ def test_a_path_that_does_not_exist_is_answered_with_those_that_do(client, metho
     assert status == 404 or answer.headers["allow"] == "POST"
 
 
-def test_bodies_and_rows_are_bounded(scorer):
+def test_bodies_and_rows_are_bounded(scorer, monkeypatch):
     """By the size of a body before it is read, and by what the queue ever holds."""
-    with TestClient(build_app(scorer, max_body=200)) as client:
+    monkeypatch.setattr(middleware, "MAX_BODY", 200)
+    with TestClient(build_app(scorer)) as client:
         answer = client.post("/score", json=rows("x" * 300))
         assert refused(answer, 413) == [(None, "body")] and "larger than 200 bytes" in answer.json()["error"]
         assert client.post("/score", json={"samples": [item()]}).status_code == 200
+    monkeypatch.undo()
     with TestClient(build_app(scorer, max_queue=40)) as client:
         assert refused(client.post("/score", json=rows(*"x" * 41)), 413) == [(None, "samples")]
         assert refused(client.post("/reward", json=openrlhf(*"x" * 41)), 413) == [(None, "query")]

@@ -9,9 +9,6 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
-
 from checklist_rewards.cli.serving import listen
 from checklist_rewards.server import app as server_app
 from checklist_rewards.server import build_app, connections

@@ -3,11 +3,8 @@
 import json
 import math
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 import httpx
+import pytest
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer
@@ -137,6 +134,7 @@ INPUTS = [
         [user("Say."), assistant(None, **CALLS), {"role": "tool", "content": "done"}, assistant("red")],
         {"target": "red", "history": "user: Say.\n\nassistant calls paint()\n\ntool: done"},
     ),
+    ([user("Say."), user("red")], {"target": "red", "history": "user: Say."}),
     ([PAINT, user("red")], {"target": "red", "history": f"function_call: {json.dumps(PAINT)}"}),
 ]
 
@@ -271,7 +269,8 @@ def test_a_read_without_an_answer_is_a_refusal(scorer):
 
 
 def test_openai_clients_and_our_own_read_the_same_probabilities(scorer, monkeypatch):
-    openai = pytest.importorskip("openai")
+    import openai
+
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with serving(build_app(scorer, token="secret")) as address:
         client = openai.OpenAI(base_url=f"{address}/v1")

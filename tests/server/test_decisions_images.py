@@ -4,9 +4,6 @@ import base64
 import json
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
@@ -167,7 +164,6 @@ def asking(judge, address, protocol, **options) -> ChecklistScorer:
 @pytest.mark.parametrize("protocol", ["decisions", "systemone"])
 def test_our_client_shows_the_judge_of_a_server_what_a_direct_read_shows_it(protocol, tmp_path):
     """A judge that sees, behind a real server. OpenAI's format keeps the places of images; System One's has none."""
-    pytest.importorskip("torch")
     from tests.backends.vision_architectures import build, drawing
 
     model = build("LLaVA", tmp_path / "llava")

@@ -4,9 +4,6 @@ import itertools
 import json
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st

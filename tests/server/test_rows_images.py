@@ -5,9 +5,6 @@ import json
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.judges.base import Ask

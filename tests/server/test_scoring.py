@@ -5,10 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
+from PIL import Image as pillow
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.tokens import IMAGE_TOKENS
@@ -54,7 +52,6 @@ def test_tokens_are_estimated_from_the_bytes_of_the_texts_the_reads_and_the_imag
     checklist = Checklist.parse(["Is it?" + " " * 34, "Why?"])
     assert estimated_tokens(Sample(checklist, "x" * 400)) == (40 + 4 + 400) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "语" * 400, "say")) == (40 + 4 + 1200 + 3) // 4 + 2 * READ_TOKENS
-    pillow = pytest.importorskip("PIL.Image")
     images = [pillow.new("RGB", (2, 2), colour) for colour in ("red", "blue", "red")]
     plain, seen = Sample(checklist, "x"), Sample(checklist, "x", images=images)
     assert 2 * IMAGE_TOKENS <= estimated_tokens(seen) - estimated_tokens(plain) < 2 * IMAGE_TOKENS + 40

@@ -8,7 +8,6 @@ from tests.ui import browser
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """A headless Chromium; the tests that need it are skipped without one."""
-    pytest.importorskip("selenium", reason="no driver: pip install selenium")
     if browser.found() is None:
         pytest.skip(browser.MISSING)
     driver = browser.start(tmp_path_factory.mktemp("profile"))

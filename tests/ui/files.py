@@ -34,6 +34,8 @@ WORDS = "the a answer source number fact clear rain river stone glass green slow
 
 
 def write(path: Path, rows) -> Path:
+    """Write rows to a file, whose folder may be new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(row) + "\n")

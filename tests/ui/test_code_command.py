@@ -34,13 +34,15 @@ def test_the_figures_of_agree_calibrate_and_inspect_are_on_the_page(run, files):
     documents = ["labels.json", "judges.json", "calibrated.json", "items.json"]
     run("report one.jsonl two.jsonl", *documents, "--label-key", "labels", *few)
     data = page()
-    labels, judges, calibrated, items = (json.loads(Path(name).read_text()) for name in documents)
+    labels, judges, calibrated, _ = (json.loads(Path(name).read_text()) for name in documents)
     assert [data["trust"][name]["comparison"] for name in ("one.jsonl", "two.jsonl")] == labels["comparisons"]
     assert [one["comparison"] for one in data["comparisons"]] == judges["comparisons"]
-    for kind, part in calibrated["kinds"].items():
-        assert data["trust"]["one.jsonl"]["calibration"][kind]["figures"] == part["before"]
-    assert data["files"][0]["analysis"]["items"] == items["items"]
+    shown = data["trust"]["one.jsonl"]["sections"]["calibration"]
+    before = [list(part["before"].values()) for part in calibrated["kinds"].values()]
+    assert [[figure for _, figure in section["rows"]] for section in shown] == before
     assert [document["kind"] for document in data["documents"]] == ["agree", "agree", "calibrate", "inspect"]
+    analysis, inspected = data["files"][0]["analysis"], data["documents"][3]
+    assert analysis["sections"][0]["rows"] == inspected["sections"][0]["rows"]
     cells, answers = data["files"][0]["table"]["cells"], data["files"][0]["table"]["answers"]
     given = [row["labels"] for row in read_jsonl("one.jsonl")]
     assert [answers[place] for place in cells["label"]] == [label for row in given for label in row]
@@ -58,6 +60,8 @@ def test_labels_in_another_file_and_other_columns(run, files):
     table = data["files"][0]["table"]
     assert data["texts"][table["rows"]["target"][0]] == rows[0]["target"]
     assert data["texts"][table["rows"]["prompt"][0]] == rows[0]["prompt"]
+    [rates] = data["trust"]["renamed.jsonl"]["sections"]["rates"]
+    assert rates["heads"][2] == ["labels", "n"] and rates["rows"][0][2] == 25
     assert sum(label >= 0 for label in table["cells"]["label"]) == 25
     assert data["trust"]["renamed.jsonl"]["comparison"]["units"] == 25
 

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas
 import pytest
+from PIL import Image as pillow
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import checklist_columns
@@ -18,7 +20,7 @@ from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
-from checklist_rewards.scores.tally import tally, wilson
+from checklist_rewards.scores.tally import tally
 from checklist_rewards.ui import report as report_module
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
@@ -94,14 +96,20 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
         analysis.add(score)
     means = [value["value"] for _, value, _ in file["tiles"][1:4]]
     assert means == [counted.mean, counted.macro, counted.micro] and overview["reads"] == counted.reads
-    [timeout] = overview["unanswered"]
-    assert timeout["count"] == counted.unanswered["timeout"] and "rerun" in timeout["advice"]
-    assert timeout["detail"] == "60 s"
-    for shown, line, other in zip(overview["items"], analysis.report(), file["analysis"]["items"], strict=True):
-        assert shown["rate"] == line.pass_rate == other["pass_rate"] and shown["counted"] == line.answered
+    lost, advice = file["attention"][0], overview["advice"]["timeout"]
+    assert lost["text"] == f"{counted.unanswered['timeout']} questions unanswered: timeout"
+    assert lost["rest"] == f"{advice}; 60 s" and "rerun" in advice
+    flagged = sum(bool(line.flags) for line in analysis.report())
+    assert f"{flagged} item with flags" in [line["text"] for line in file["attention"]]
+    listed = file["analysis"]["sections"][0]
+    rows_of = dict(zip(listed["ids"], listed["rows"], strict=True))
+    for shown, line in zip(overview["items"], analysis.report(), strict=True):
+        _, answered, rate, _, discrimination, *_ = rows_of[line.id]
+        assert {"value": shown["rate"]} == {"value": line.pass_rate} == rate
+        assert shown["counted"] == line.answered == answered
         low, high = shown["interval"]
         assert low < shown["rate"] < high
-        assert other["discrimination"] == line.discrimination
+        assert discrimination == {"value": line.discrimination}
     _, settings, checklists = (section["rows"] for section in file["sections"])
     assert checklists == [[CHECKLIST.id, 40]] and settings[0][0].startswith("metric expected, threshold 0.6")
     assert sum(overview["score_bins"]) == overview["scored"]
@@ -132,7 +140,6 @@ def test_every_format_gives_the_same_page(tmp_path, report, name):
 
 
 def test_a_column_of_times_is_shown_as_text(tmp_path):
-    pandas = pytest.importorskip("pandas")
     path = tmp_path / "timed.parquet"
     with write_rows(path) as writer:
         for row in scored_rows(3):
@@ -174,14 +181,6 @@ def test_rows_that_give_one_id_to_several_questions_show_their_own(report):
     )["files"]
     more = file["table"]["more"]["1"]
     assert (more["question"], more["weight"], more["required"]) == ("Is it blue?", 2, True)
-
-
-def test_wilson_intervals_are_those_of_statsmodels():
-    from statsmodels.stats.proportion import proportion_confint
-
-    for passed, counted in ((0, 5), (3, 7)):
-        assert wilson(passed, counted) == pytest.approx(proportion_confint(passed, counted, method="wilson"))
-    assert wilson(0, 0) is None
 
 
 def test_a_large_file_is_sampled_by_whole_groups(report):
@@ -251,10 +250,10 @@ def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     assert lines == [(text, {"state": state}) for state, text in texts.items()]
     assert "was not asked about 30 rows" in file["attention"][4]["rest"]
     assert without_answer(file) == ["30 of 60", None]
-    assert ["questions answered", "60 of 60", None] in file["tiles"] and overview["unanswered"] == []
+    assert ["questions answered", "60 of 60", None] in file["tiles"] and overview["advice"] == {}
     assert [(line["rate"], line["counted"], line["unanswered"]) for line in overview["items"]] == [(1, 30, {})] * 2
     assert file["sections"][0]["rows"] == [["pocket", "logprobs", 60]] and overview["scored"] == 60
-    assert (file["analysis"]["targets"], file["analysis"]["no_answer"]) == (30, 30)
+    assert "over 30 targets (30 without an answer are left out)" in file["analysis"]["sections"][0]["note"]
     expected = {"empty": [0.2] * 6, "cut_in_thought": [0.2] * 3 + [0.0] * 3}
     assert training["states"] == {**expected, "unfinished": [0.2] * 6, "cut": [0.2] * 6}
     assert training["series"]["words"] == [3] * 6  # of the completions with an answer
@@ -322,7 +321,8 @@ def test_two_logs_are_compared_by_completion_or_else_by_step_and_prompt_if_they_
     line = wrong["score"]["items"][0]
     line.update(answer="no" if line["answer"] == "yes" else "yes", value=1 - line["value"])
     [compared] = report(NO_INTERVALS, one=rows, other=flipped)["comparisons"]
-    assert compared["match"] == "completion" and sum(item["flipped"] for item in compared["items"]) == 1
+    flips = [flipped for _, _, flipped, *_ in compared["sections"]["items"]["rows"]]
+    assert compared["match"] == "completion" and flips == ["1 (12.5 %)", *["0 (0.0 %)"] * (len(flips) - 1)]
     scored = [n for n, row in enumerate(rows, start=1) if row["score"]]
     assert column(compared["pairs"][0]) == scored
     assert column(compared["pairs"][1]) == [33 - n for n in scored]
@@ -431,6 +431,7 @@ def test_the_pages_use_no_html_from_texts_and_the_report_loads_nothing():
         ("rows.jsonl", [{"prompt": "p"}], r"line 1: the row has 'prompt'; expected a scored file"),
         ("rows.jsonl", [], r"rows.jsonl has no rows"),
         ("result.json", [{"a": 1}], r"not a result that a report can show"),
+        ("result.json", [{"targets": 0, "items": [], "flags": {}}], r"has no scores; give the scored file"),
     ],
 )
 def test_files_that_cannot_be_shown_are_refused_in_one_sentence(tmp_path, name, rows, message):
@@ -466,7 +467,6 @@ def images_in(data) -> dict[int, list[str]]:
 
 
 def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
-    pillow = pytest.importorskip("PIL.Image")
     pillow.effect_noise((400, 200), 100).save(tmp_path / "noise.png")
     pillow.new("RGB", (20, 10), "red").save(tmp_path / "red.png")
     parts = [{"type": "image", "image": "noise.png"}, {"type": "text", "text": " or "}, {"type": "image"}]
@@ -492,7 +492,6 @@ def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
 
 
 def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not_read(tmp_path):
-    pillow = pytest.importorskip("PIL.Image")
     [row] = scored_rows(1)
     colours = [image_of(pillow.new("RGB", (2, 2), (number, 0, 0))).url for number in range(MAX_OF_A_ROW + 2)]
     data = report_data([write(tmp_path / "many.jsonl", [row | {"images": colours}])])
@@ -505,7 +504,6 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
 
 
 def test_pairs_show_their_texts_and_each_of_their_images_once(report):
-    pillow = pytest.importorskip("PIL.Image")
     blue, green = (image_of(pillow.new("RGB", (8, 8), name)).url for name in ("blue", "green"))
 
     def answered(*images):
@@ -522,7 +520,6 @@ def test_pairs_show_their_texts_and_each_of_their_images_once(report):
 
 
 def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path, report):
-    pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (2, 2), "red").save(tmp_path / "red.png")
     path = str(tmp_path / "red.png")
     target = [{"role": "assistant", "content": [{"type": "image", "image": path}, {"type": "text", "text": "Red."}]}]

@@ -40,12 +40,14 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def judges(folder, chromium) -> ReportPage:
-    """Two judges and labels."""
+    """Two judges and labels, an item analysis, and what a run cost."""
     browser.leave(chromium)
     one = write(folder / "one.jsonl", scored_rows(120))
     two = write(folder / "two.jsonl", scored_rows(120, "two", seed=5))
+    items = write(folder / "items.json", [{"targets": 3, "items": [], "flags": {}}])
+    cost = write(folder / "cost.json", [{"command": "score", "reads": 4, "receipt": {}}])
     path = folder / "judges.html"
-    write_report(path, [one, two], labels=Labels(key="labels"), intervals=Bootstrap(20))
+    write_report(path, [one, two, items, cost], labels=Labels(key="labels"), intervals=Bootstrap(20))
     return ReportPage(chromium, path)
 
 
@@ -65,7 +67,7 @@ def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, r
     for page, views in (
         (judges, JUDGES),
         (run_page, RUN),
-        (pairs, {"overview": "Pairs", "pairs": "only one of them passes"}),
+        (pairs, {"pairs": "only one of them passes"}),
     ):
         page.open()
         for view, expected in views.items():
@@ -80,6 +82,9 @@ def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, r
                 browser.resize(page.driver, width)
                 page.check()
             browser.scheme(page.driver, False)
+    for order, first in (("smallest", "good 29"), ("largest", "good 0")):
+        pairs.pick("[aria-label=order]", order)
+        assert next(text for text in pairs.texts(".written") if text.startswith("good")) == first
 
 
 def test_the_matrix_filters_sorts_and_opens_rows(judges):
@@ -213,13 +218,23 @@ def test_other_columns_filter_and_group_and_hits_are_marked(folder, chromium):
     page.check()
 
 
+def test_results_of_other_commands_are_shown_and_each_once(judges):
+    for view, own, other in (("overview", "cost.json", "items.json"), ("trust", "items.json", "cost.json")):
+        judges.open(f"0/{view}")
+        headings = " ".join(judges.texts("main h2, main summary"))
+        assert headings.count(own) == 1 and other not in headings
+
+
 def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.open("0/overview")
+    assert "Every question was answered" not in judges.shown
     judges.js("document.querySelector('.attention .failed button').click()")
     judges.wait("document.querySelector('main').dataset.view === 'matrix'")
     judges.wait("document.querySelector('[role=status]').textContent.includes(' of 120')")
     assert not judges.status.startswith("120 ")
     judges.wait("document.querySelector('.panel .answers') !== null && location.hash.split('/').length === 4")
+    assert "–" not in judges.text(".panel .metrics"), "figures that the score does not have"
+    assert "timeout" in judges.text(".panel .answers") and "rerun the command" in judges.text(".panel .answers")
     judges.open("0/compare")
     judges.press("Is it polite?", "button")
     judges.wait("document.querySelector('main').dataset.view === 'matrix'")
@@ -235,9 +250,9 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     run_page.open("0/training")
     told = "return document.querySelector('main output').textContent"
     assert run_page.js(told).startswith("step 0, 2 prompts; 1 of 4 steps with this one: 4 completions, rewards ")
-    run_page.press("The prompt in all 4 steps", "summary")
-    run_page.press("step 3", "button")
+    run_page.pick("[aria-label=step]", "3")
     assert run_page.js(told).startswith("step 3, 2 prompts; 2 of 4 steps with this one")
+    run_page.has("figure[aria-label='Reward of the best, the median and the worst completion']", 1)
     one = run_page.value("[aria-label=prompt]")
     run_page.focus("[aria-label=step]")
     run_page.keys(Keys.ARROW_RIGHT)
@@ -271,7 +286,7 @@ def test_the_training_view(run_page):
     run_page.driver.get(f"file://{run_page.path}")  # without a place, a log opens with what was learned
     run_page.wait("document.querySelector('main').dataset.view === 'training'")
     assert "Does it mention the word …?" in run_page.shown
-    assert "Pass rates in the last third of each run" in run_page.shown
+    assert run_page.texts("main h2")[:2] == ["What the policy learned", "Runs"]
     run_page.pick("input[type=range]", 2)
     assert "step 2, 2 prompts" in run_page.shown and "no reward" in run_page.text(".cards")
     run_page.js("document.querySelector('details').open = true")
@@ -326,8 +341,8 @@ def test_a_filter_that_no_row_of_a_sample_has_shows_no_row(folder, chromium):
     page.open("0/overview")
     page.press("Is it rare?")
     page.wait("document.querySelector('main').dataset.view === 'matrix'")
-    page.has("[role=status]")
-    assert page.status.startswith("0 of "), "the figures count it, and this page has none of its rows"
+    # The figures count it, and this page has none of its rows.
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('0 of ')")
 
 
 def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):

@@ -3,6 +3,7 @@
 import statistics
 
 import pytest
+from PIL import Image as pillow
 
 from checklist_rewards.ui.report import write_report
 from tests.ui import browser
@@ -135,7 +136,7 @@ def test_responses_without_an_answer_and_a_file_without_states(report_of):
 
 
 def test_thumbnails_of_a_row(report_of, tmp_path):
-    pytest.importorskip("PIL.Image").new("RGB", (200, 100), "red").save(tmp_path / "red.png")
+    pillow.new("RGB", (200, 100), "red").save(tmp_path / "red.png")
     rows = list(scored_rows(2))
     rows[0]["images"] = ["red.png", "https://example.com/cat.png"]
     page = report_of(scored=rows)

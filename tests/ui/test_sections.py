@@ -7,7 +7,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.ui.figures import FileFigures
-from checklist_rewards.ui.sections import curves, of_document, of_flips, of_monitor, of_rates
+from checklist_rewards.ui.sections import attention, curves, of_document, of_flips, of_monitor, of_rates
 from tests.attacks.test_report import report as attack_report
 
 
@@ -101,10 +101,11 @@ def test_the_curves_of_a_monitor_are_those_with_values():
     assert chart == {"label": "Reward at the length of the start", "lines": [["reward_mean", "reward"]]}
 
 
-def test_the_thresholds_of_a_file_are_numbers():
+def test_thresholds_and_judges_of_a_file_are_named_once_and_a_low_label_mass_is_looked_at_first():
     figures = FileFigures()
-    for threshold in (0.5, 0.7, 0.5):
-        rules = Aggregation(threshold=threshold)
-        score = score_checklist(Checklist.parse(["Is it?"]), [Verdict({"yes": 0.9, "no": 0.1})], rules)
+    for threshold, method in ((0.5, "logprobs"), (0.7, "reply"), (0.5, "logprobs")):
+        verdict = Verdict({"yes": 0.9, "no": 0.1}, mass=0.5, judge="a", method=method)
+        score = score_checklist(Checklist.parse(["Is it?"]), [verdict], Aggregation(threshold=threshold))
         figures.add(ScoredText("1", "row 1", score))
-    assert figures.overview()["thresholds"] == [0.5, 0.7]
+    assert (figures.overview()["thresholds"], figures.overview()["judges"]) == ([0.5, 0.7], ["a"])
+    assert attention(figures, None, 0)[0]["text"] == "The probability on the answers is 0.500"

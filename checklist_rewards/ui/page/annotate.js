@@ -275,8 +275,7 @@ async function queue(main, given) {
     const sections = Object.entries(progress.agreement).map(([kind, one]) =>
       el("p", { class: "agreement" }, `Krippendorff's alpha, ${kind}: `, el("strong", {}, num(one.figures.alpha.value)), ` over ${plural(one.units, "item")} with two or more answers`),
     );
-    const none = progress.missing ?? "Agreement appears when two annotators have answered the same item.";
-    people.replaceChildren(el("ul", {}, lines.length ? lines : el("li", {}, "no answers yet")), ...(sections.length ? sections : [note(none)]));
+    people.replaceChildren(el("ul", {}, lines.length ? lines : el("li", {}, "no answers yet")), ...(sections.length ? sections : [note("Agreement appears when two annotators have answered the same item.")]));
   }
 
   async function exportLabels() {

@@ -48,7 +48,7 @@ function isUnread(line) {
 }
 
 /** The fields of a score that are figures, with the names that are shown. */
-export const METRICS = [
+const METRICS = [
   ["pass_rate", "pass rate"],
   ["weighted_score", "weighted"],
   ["expected_score", "expected"],
@@ -68,8 +68,8 @@ export function scoreLine(score) {
   ].filter(Boolean);
 }
 
-/** The other figures of a score. */
-export function metricsLine(score) {
-  const known = METRICS.filter(([name]) => (score[name] ?? null) !== null);
-  return el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(score[name], 4)))));
+/** The other figures of a score, by `value(name)`. */
+export function metricsLine(value) {
+  const known = METRICS.filter(([name]) => !Number.isNaN(value(name) ?? NaN));
+  return el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(value(name), 4)))));
 }

@@ -11,14 +11,13 @@ import { alertOf, attempt, chip, copying } from "./forms.js";
 import { home } from "./home.js";
 import { improve } from "./improve.js";
 import { compare, judge, openRow } from "./judge.js";
-import { keeping } from "./keep.js";
 import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
 
 const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", compare], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
 const OF_A_FILE = [["/report", "Report", report], ["/improve", "Changes", improve]]; // reached from the file
-const FOLLOWED = 3000, READING = 300;
+const WATCHED = 3000, READING = 300;
 
 async function start() {
   keepToken();
@@ -44,37 +43,38 @@ function scoredBy(files) {
   return { judge: models.join(", ") || "no judge", models, threshold: [...thresholds].join(" or ") || null };
 }
 
-/** The report of one file, and while a training run writes it, again whenever it has changed. */
+/** The report of one file, or of two. The chip says when they have changed since. */
 async function report(main) {
   const query = new URLSearchParams(location.search), file = query.get("file"), other = query.get("other"), column = query.get("labels");
-  const follow = el("input", { type: "checkbox", checked: query.has("follow") });
-  const actions = {
-    column,
-    controls: [],
-    labelled: (name) => `/report?${new URLSearchParams(Object.entries({ file, other, labels: name }).filter(([, value]) => value))}#/0/${other ? "compare" : "trust"}`,
-    async open(view, shown, row) {
-      openRow(view, await getJson("row", { file: fileOf(shown), id: shown.id(row) }));
-    },
-  };
-  const fileOf = (one) => (shown.report.files.indexOf(one) === 1 ? other : file);
-  let stamp = null, shown = null, scored = {};
-  async function load(peek = null) {
-    const answer = await reading(get("report", { file, other, labels: column, known: stamp, peek }));
-    if (answer.status === 204) return;
-    if (peek) return chip(scored, "stale", "scored by"); // the file has changed, and is not followed
-    actions.controls = [el("label", { class: "check" }, follow, " follow the file"), copying(decodeURIComponent(answer.headers.get("x-command")), "Copy as command")];
-    const data = new Report(await answer.json(), () => getJson("report", { file, other, labels: column, rows: answer.headers.get("x-stamp") }));
-    if (shown) await data.load(); // what the reader did needs the rows
-    stamp = answer.headers.get("x-stamp");
-    scored = scoredBy(data.files);
-    chip(scored, "current", "scored by");
-    const draw = () => (shown = show(data, main, shown, actions));
-    if (shown) keeping(document.body, draw);
-    else draw();
+  const labelled = (name) => `/report?${new URLSearchParams(Object.entries({ file, other, labels: name }).filter(([, value]) => value))}#/0/${other ? "compare" : "trust"}`;
+  const ask = (more) => get("report", { file, other, labels: column, ...more });
+  let answer;
+  try {
+    answer = await reading(ask({}));
+  } catch (error) {
+    if (!column) throw error;
+    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: labelled(null) }, "The report without these labels")));
   }
-  /** Show how many rows are read, until the first report has arrived. */
+  const stamp = answer.headers.get("x-stamp"), command = decodeURIComponent(answer.headers.get("x-command"));
+  const data = new Report(await answer.json(), async () => (await ask({ rows: stamp })).json());
+  const scored = scoredBy(data.files), problem = el("div");
+  const open = async (view, shown, row) => openRow(view, await getJson("row", { file: data.files.indexOf(shown) === 1 ? other : file, id: shown.id(row) }));
+  chip(scored, "current", "scored by");
+  show(data, main, { column, controls: [copying(command, "Copy as command")], labelled, open });
+  document.getElementById("header").after(problem);
+  let busy = false;
+  setInterval(async () => {
+    if (document.hidden || busy) return;
+    busy = true;
+    await attempt(problem, async () => {
+      if ((await ask({ known: stamp })).status !== 204) chip(scored, "stale", "scored by");
+    });
+    busy = false;
+  }, WATCHED);
+
+  /** Show how many rows are read, until the report has arrived. */
   async function reading(answer) {
-    let done = Boolean(shown);
+    let done = false;
     const asked = setInterval(async () => {
       const found = await getJson("report/progress", { file }).catch(() => ({})); // the report itself has the error
       if (!done && found.total) main.replaceChildren(note(`Reading ${count(found.done)} of ${count(found.total)} rows … `, el("progress", { max: found.total, value: found.done, "aria-label": "rows that are read" })));
@@ -86,21 +86,6 @@ async function report(main) {
       clearInterval(asked);
     }
   }
-  try {
-    await load();
-  } catch (error) {
-    if (!column) throw error;
-    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: actions.labelled(null) }, "The report without these labels")));
-  }
-  const problem = el("div");
-  document.getElementById("header").after(problem);
-  let busy = false;
-  setInterval(async () => {
-    if (document.hidden || busy) return;
-    busy = true;
-    await attempt(problem, () => load(follow.checked ? null : 1));
-    busy = false;
-  }, FOLLOWED);
 }
 
 start();

@@ -29,7 +29,7 @@ export async function batch(main, project) {
   const prices = new Map(), settings = latest("settings"); // model: [input, input]
   const priceFields = el("div", {});
   const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
-  const by = el("strong", {}, choices.judge);
+  const by = el("strong", {}, project.judge.judge);
   const preview = el("div", { class: "preview" });
   const forecast = el("div", { class: "forecast", "aria-live": "polite" });
   const problem = el("div");

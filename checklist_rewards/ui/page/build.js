@@ -10,7 +10,7 @@ import { itemEditor, shelf } from "./items.js";
 const KEPT = "build-view", OPEN = "build-panel"; // of the panels with this name, one is open at a time
 const PAUSE = 150, TICK = 500, FIRST = 2, MOST_ANSWERS = 1000;
 
-export async function build(main) {
+export async function build(main, project) {
   const [choices, parts] = await Promise.all([getJson("choices"), getJson("build")]);
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
   const past = []; // earlier checklists, for Undo
@@ -36,7 +36,7 @@ export async function build(main) {
         {},
         section("Write in stages", note("Each stage reads what the one before it holds, with your edits."), field("written by", by), parts.cannot_write === null ? null : note(`${parts.cannot_write} Choose a writer, or start the app with --writer.model.`), stages.node),
         section("Refine", el("details", { name: OPEN }, el("summary", {}, "Merge, drop or rewrite items, and see why before you accept it"), refine)),
-        el("details", { class: "part settings", name: OPEN }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
+        el("details", { class: "part settings", name: OPEN }, el("summary", {}, `Settings of the judge (${project.judge.judge})`), form.node),
         code.node,
       ),
       el(

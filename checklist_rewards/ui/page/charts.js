@@ -150,34 +150,33 @@ export function sparkline(values) {
 export function reliabilityChart(bins, label) {
   const most = Math.max(...bins.map((bin) => bin.count), 1), known = bins.filter((bin) => bin.count);
   const told = (bin) => `${count(bin.count)} reads: probability ${fixed(bin.confidence)}, true ${fixed(bin.frequency)}`;
-  return square(label, ["probability", "share that is true"], [0, 1], [0, 1], (at, up) => [
+  return square(label, ["probability", "share that is true"], [0, 1], (at, up) => [
     line(at(0), up(0), at(1), up(1), "diagonal"),
     svg("path", { d: path(known.map((bin) => bin.confidence), known.map((bin) => bin.frequency), at, up), class: "line", stroke: "var(--series-1)" }),
     known.map((bin) => svg("circle", { cx: at(bin.confidence), cy: up(bin.frequency), r: 3 + 6 * Math.sqrt(bin.count / most), class: "dot" }, svg("title", {}, told(bin)))),
   ]);
 }
 
-/** Many points, with `xs` in the range `x` and `ys` in the range `y`. `pick` is called with the index of the point that was clicked. */
-export function scatter(xs, ys, { label, names, x = [0, 1], y = [0, 1], diagonal = false, pick = null }) {
-  const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(xs[i]) && !Number.isNaN(ys[i]));
+/** Many points, with both coordinates in a range. `pick` is called with the index of the point that was clicked. */
+export function scatter(xs, ys, { label, names, range, pick }) {
   const told = (i) => `${names[0]} ${fixed(xs[i])}, ${names[1]} ${fixed(ys[i])}`;
-  return square(label, names, x, y, (at, up) => [
-    diagonal ? line(at(x[0]), up(y[0]), at(x[1]), up(y[1]), "diagonal") : null,
-    svg("g", { vars: { "--opacity": Math.max(0.08, Math.min(0.7, 300 / known.length)) } }, known.map((i) => svg("circle", { cx: at(xs[i]), cy: up(ys[i]), r: 3, class: pick ? "dot pick" : "dot", onclick: pick && (() => pick(i)) }, svg("title", {}, told(i))))),
+  return square(label, names, range, (at, up) => [
+    line(at(range[0]), up(range[0]), at(range[1]), up(range[1]), "diagonal"),
+    svg("g", { vars: { "--opacity": Math.max(0.08, Math.min(0.7, 300 / xs.length)) } }, xs.map((x, i) => svg("circle", { cx: at(x), cy: up(ys[i]), r: 3, class: "dot pick", onclick: () => pick(i) }, svg("title", {}, told(i))))),
   ]);
 }
 
-/** A square drawing with the names of both axes, over the ranges `x` and `y`. */
-function square(label, names, x, y, draw) {
+/** A square drawing with the names of both axes, which have the same range. */
+function square(label, names, [low, high], draw) {
   const size = 360, edge = 48, length = size - edge - 10;
-  const at = (value) => edge + ((value - x[0]) / (x[1] - x[0])) * length;
-  const up = (value) => size - edge - ((value - y[0]) / (y[1] - y[0])) * length;
+  const at = (value) => edge + ((value - low) / (high - low)) * length;
+  const up = (value) => size - edge - ((value - low) / (high - low)) * length;
   return svg(
     "svg",
     { viewBox: `0 0 ${size} ${size}`, class: "square", role: "img", "aria-label": label },
     [0, 0.5, 1].map((share) => {
-      const [across, value] = [x, y].map(([low, high]) => low + share * (high - low));
-      return [line(at(x[0]), up(value), at(x[1]), up(value), "tick"), text(edge - 6, up(value) + 4, fixed(value, 1), "end"), text(at(across), size - edge + 16, fixed(across, 1), "middle")];
+      const value = low + share * (high - low);
+      return [line(at(low), up(value), at(high), up(value), "tick"), text(edge - 6, up(value) + 4, fixed(value, 1), "end"), text(at(value), size - edge + 16, fixed(value, 1), "middle")];
     }),
     draw(at, up),
     text(edge + length / 2, size - 6, names[0], "middle"),

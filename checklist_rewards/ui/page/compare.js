@@ -12,7 +12,7 @@ export function compare(report, { openRow: open, openFilter: filter }) {
 }
 
 /** The judges that scored a file, each once. Code checks are none. */
-export const judgesOf = ({ overview }) => [...new Set(overview.judges.filter((one) => one.judge !== "code").map((one) => one.judge || "an unrecorded judge"))];
+export const judgesOf = ({ overview }) => overview.judges.filter((one) => one !== "code").map((one) => one || "an unrecorded judge");
 
 function comparison(report, compared, open, filter) {
   const { comparison: figures, sections, match } = compared, { ids } = sections.items;
@@ -36,7 +36,7 @@ function comparison(report, compared, open, filter) {
           "div",
           {},
           scatter(points.map((one) => one.a), points.map((one) => one.b), {
-            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], x: range, y: range, diagonal: true, pick: (i) => open(first, points[i].row),
+            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], range, pick: (i) => open(first, points[i].row),
           }),
           note(`${count(points.length)} points, one per ${what} on this page${sameText ? "" : " (its mean score)"}; click a point to open its row.`),
         ),

@@ -72,7 +72,7 @@ export class Report {
 }
 
 /** The rows of one file. A row is a number from 0; a cell is one item of one row, also a number from 0. */
-export class RunFile {
+class RunFile {
   constructor(data) {
     Object.assign(this, data, { links: new Map() });
   }
@@ -123,13 +123,6 @@ export class RunFile {
   /** Whether a row has a state other than "answered". */
   get hasStates() {
     return this.states.some((name) => name !== "answered");
-  }
-
-  /** The row that an earlier version of this file had as `row`: rows of other ranks, and of samples, change their numbers. */
-  rowLike(old, row) {
-    const same = (now) => this.target(now) === old.target(row) && this.prompt(now) === old.prompt(row) && this.rows.step[now] === old.rows.step[row];
-    const now = this.rowOf(old.id(row));
-    return now !== undefined && same(now) ? now : this.all.find(same);
   }
 
   /** The row of another file about the same text, or undefined. */

@@ -1,6 +1,6 @@
 // Detail: one row with its prompt, its text, and every answer.
 
-import { METRICS, answerBar, answerNotes } from "./answers.js";
+import { answerBar, answerNotes, metricsLine } from "./answers.js";
 import { el, fact, fixed, num, pieces, signed, stateName, table, thumbnails, written } from "./dom.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
@@ -8,11 +8,10 @@ const UNREAD = "no_answer"; // the reason of items that the judge was not asked
 const SCORES = ["pass", "weighted", "expected", "normalized", "net", "quality"];
 
 /** The details of a row. `partner` is another file with answers to the same rows, or undefined. */
-export function detail(file, row, partner, advice) {
+export function detail(file, row, partner) {
   const { rows } = file;
   const lower = rows.lower[row], upper = rows.upper[row];
   const bounded = !Number.isNaN(lower) && lower !== upper;
-  const known = METRICS.filter(([name]) => !Number.isNaN(rows[name][row]));
   const reward = rows.step[row] >= 0;
   const found = evidenceOf(file, row);
   const others = Object.entries(file.others).filter(([, column]) => column[row] >= 0);
@@ -27,14 +26,14 @@ export function detail(file, row, partner, advice) {
       file.hasStates && file.state(row) ? fact("state", stateName(file.state(row))) : null,
       fact("words", String(rows.words[row])),
     ),
-    el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
+    metricsLine((name) => rows[name][row]),
     others.length ? el("dl", { class: "metrics", "aria-label": "other columns" }, others.map(([name, column]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, file.text(column[row]))))) : null,
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
     thumbnails(file.thumbnails(row)),
     part("Response", withEvidence(file, row, found)),
     reward ? makingOf(file, row) : null,
     file.isUnread(row) ? el("p", { class: "note" }, "The response has no answer, so the judge was not asked.") : null,
-    file.rows.counts[row] ? part("Answers", answers(file, row, partner, advice, found)) : el("p", { class: "note" }, "This row has no answers."),
+    file.rows.counts[row] ? part("Answers", answers(file, row, partner, found)) : el("p", { class: "note" }, "This row has no answers."),
   ];
 }
 
@@ -72,7 +71,7 @@ function part(heading, ...children) {
   return el("section", {}, el("h3", {}, heading), ...children);
 }
 
-function answers(file, row, partner, advice, found) {
+function answers(file, row, partner, found) {
   const { rows } = file, other = partner && file.rowIn(partner, row);
   const seen = new Map();
   const list = file.cellsOf(row).map((cell) => {
@@ -80,12 +79,12 @@ function answers(file, row, partner, advice, found) {
     const k = seen.get(line.item.id) ?? 0;
     seen.set(line.item.id, k + 1);
     const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
-    return answer(file, { ...line, threshold: Number.isNaN(rows.threshold[row]) ? null : rows.threshold[row] }, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell));
+    return answer(file, { ...line, threshold: Number.isNaN(rows.threshold[row]) ? null : rows.threshold[row] }, theirs < 0 ? null : [partner.name, partner.cell(theirs)], evidenceLine(found, cell));
   });
   return el("ol", { class: "answers" }, list);
 }
 
-function answer(file, line, theirs, advice, evidence) {
+function answer(file, line, theirs, evidence) {
   const { weight } = line.item, number = (value) => (Number.isNaN(value) ? null : value);
   const unanswered = line.reason && [line.reason, line.detail].filter(Boolean).join(": ");
   const given = { ...line, passed: [false, true][line.passed] ?? null, mass: number(line.mass), probabilities: line.probabilities ?? (Number.isNaN(line.p) ? null : { yes: line.p }), confidence: number(line.p), unanswered };
@@ -109,7 +108,7 @@ function answer(file, line, theirs, advice, evidence) {
     line.label === null ? null : compared("people", line.label, line.label !== line.answer && line.reason !== UNREAD),
     line.shadow === undefined ? null : compared("shadow judge", line.shadow, line.shadow !== line.answer),
     theirs === null ? null : compared(theirs[0], theirs[1].answer ?? `unanswered: ${theirs[1].reason}`, theirs[1].answer !== line.answer, theirs[1]),
-    line.reason === UNREAD ? null : answerNotes(given, advice),
+    line.reason === UNREAD ? null : answerNotes(given, file.overview.advice),
     line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     evidence,
     line.votes ? el("details", {}, el("summary", {}, `${line.votes.length} votes`), el("ul", {}, line.votes.map((vote) => voted(file, vote)))) : null,

@@ -11,7 +11,7 @@ export async function home(main, project) {
   const opens = (file) => file.actions.length > 0;
   const files = project.files.filter((file) => !file.name.startsWith("jobs/")).sort((a, b) => opens(b) - opens(a) || b.changed - a.changed); // Batch lists jobs
   const started = files.some((file) => file.name.startsWith("example/"));
-  const problem = el("div");
+  const problem = el("div"), choices = await getJson("choices");
   main.replaceChildren(
     el(
       "div",
@@ -19,9 +19,9 @@ export async function home(main, project) {
       el("section", {}, el("h2", {}, "Checklists as rewards"), el("p", { class: "lead" }, "A judge answers yes/no questions about each response. The answers are its score, and the reward of a training. Here you try a judge and its questions, score files, compare judges with people, and watch runs."), problem),
       el("section", { class: "card" }, el("h2", {}, "Judge"), health),
     ),
-    recent(files, project, await getJson("choices"), started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
+    recent(files, project, choices, started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
   );
-  showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })), project.judge);
+  showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })), project.judge, choices);
 
   /** Copy the example into the project and open its report. */
   function example(event) {
@@ -62,18 +62,18 @@ function recent(files, project, { judges }, example) {
   return section("Files", el("div", { class: "controls" }, compare, score, judge), list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run with what its audit found, scored texts with labels, and a checklist")) : null);
 }
 
-function showHealth(node, found, { caveats }) {
+function showHealth(node, found, { judge, caveats }, { writer, cannot_write }) {
   const states = { loaded: "loaded in this process", reachable: "its server answers", files: "of a file of judges: each loads at its first score", failed: "does not work" };
   const button = el("button", { type: "button", name: "probe", onclick: test }, "Test the judge");
   const told = el("div");
   const passed = found.state !== "failed";
   node.replaceChildren(
-    el("p", {}, el("strong", {}, found.judge ?? "The judge"), " ", el("span", { class: passed ? "state ok" : "state wrong" }, states[found.state])),
+    el("p", {}, el("strong", {}, judge), " ", el("span", { class: passed ? "state ok" : "state wrong" }, states[found.state])),
     passed ? "" : alertOf(found.error),
     ...caveats.map((text) => el("p", { class: "note warning" }, text)),
     found.can_probe && passed ? el("div", { class: "controls" }, button, el("span", { class: "muted" }, "twelve questions with known answers")) : "",
     told,
-    found.cannot_write === undefined ? "" : note(found.cannot_write === null ? `Checklists are written by ${found.writer}.` : "It writes no checklists: choose a writer in Judge."),
+    note(cannot_write === null ? `Checklists are written by ${writer}.` : "It writes no checklists: choose a writer in Judge."),
   );
   if (found.probe) tell(found.probe);
 

@@ -189,7 +189,7 @@ async function scored(main, project, names, show) {
       Object.assign(side.scored, { of: given, made: by });
       side.score = score.primary_score;
       side.result.replaceChildren(...scoreLine(score));
-      side.figures.replaceChildren(metricsLine(score));
+      side.figures.replaceChildren(metricsLine((name) => score[name]));
       say(`${score.answered} of ${score.total} answered in ${seconds} s, ${fixed(seconds / Math.max(1, score.total), 3)} s per item`);
     });
     if (own !== side.running) return; // scored again meanwhile

@@ -89,7 +89,7 @@ export async function library(main) {
         title ? field("name", title) : null,
         control,
         told,
-        el("div", { class: "controls" }, save, el("button", { type: "button", name: "download", onclick: () => download(named(), control.value) }, "Download"), state.use ? el("span", { class: "muted" }, state.use[0], el("code", {}, state.use[1])) : null),
+        el("div", { class: "controls" }, save, el("button", { type: "button", name: "download", onclick: () => download(named(), control.value) }, "Download")),
       ),
     );
     if (kind) check();

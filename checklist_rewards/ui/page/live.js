@@ -63,7 +63,7 @@ export async function live(main, project) {
       el("div", { class: "columns" }, found.monitor && watched(found.monitor), isQuiet() && ended()),
       section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
       section("What the policy learned", learnedTable(found.training.learned)),
-      section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card)), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value, follow: "" })}` }, "All completions, followed in the report"))),
+      section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card)), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value })}` }, "All completions in the report"))),
     ));
   }
 

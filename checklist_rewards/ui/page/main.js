@@ -11,7 +11,7 @@ import { training } from "./training.js";
 import { hasTrust, labelled, trust } from "./trust.js";
 
 const VIEWS = [
-  ["overview", "Overview", () => true, overview],
+  ["overview", "Overview", (report, file) => file.kind !== "pairs", overview],
   ["matrix", "Matrix", (report, file) => file.kind !== "pairs", matrix],
   ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
   ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
@@ -31,11 +31,9 @@ async function start() {
   }
 }
 
-/** Show a report. `before` is what this function returned for an earlier version of it, whose filters, order and open row
- * are kept if the rows of this one are loaded. The app gives `actions`: what only it can do. */
-export function show(report, main, before = null, actions = {}) {
-  before?.stop();
-  const states = report.files.map((file) => stateOf(file, before));
+/** Show a report. The app gives `actions`: what only it can do. */
+export function show(report, main, actions = {}) {
+  const states = report.files.map(() => ({}));
   const progress = el("progress", { max: 1, value: 0, "aria-label": "rows that are unpacked" });
   let noted = null, drawn = false;
 
@@ -87,7 +85,6 @@ export function show(report, main, before = null, actions = {}) {
     event.preventDefault(); // the fragment names the view
     (main.querySelector(".grid") ?? main).focus();
   };
-  if (before) renumber(states);
   addEventListener("hashchange", draw);
   draw();
   if (!report.ready) {
@@ -97,24 +94,6 @@ export function show(report, main, before = null, actions = {}) {
       if (OF_ROWS.includes(main.dataset.view ?? "matrix") || main.dataset.view === "training") draw();
     }, failed);
   }
-  return { report, states, stop: () => removeEventListener("hashchange", draw) };
-}
-
-/** The state of a file's views: that of its earlier version, with the numbers that its rows have now. */
-function stateOf(file, before) {
-  const place = before?.report.files.findIndex((old) => old.path === file.path) ?? -1;
-  if (place < 0) return {};
-  const state = before.states[place], old = before.report.files[place];
-  for (const name of ["row", "at"]) if (Number.isInteger(state[name])) state[name] = file.rowLike(old, state[name]) ?? null;
-  return state;
-}
-
-/** Put the number that the open row has now into the address. */
-function renumber(states) {
-  const [, number, view, row] = location.hash.split("/");
-  if (row === undefined) return;
-  const now = states[number]?.row ?? null;
-  history.replaceState(history.state, "", `#/${number}/${view}${now === null ? "" : `/${now}`}`);
 }
 
 if (document.getElementById("first")) start(); // the app imports this module and has no embedded report

@@ -122,7 +122,6 @@ export function matrix(report, file, at) {
       wrap.classList.remove("with-panel");
       grid.focus();
     } else {
-      const advice = Object.fromEntries(file.overview.unanswered.map((line) => [line.reason, line.advice]));
       const step = (by) => () => {
         place = Math.min(kept.length - 1, Math.max(0, place + by));
         reveal();
@@ -139,7 +138,7 @@ export function matrix(report, file, at) {
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),
         ),
-        ...detail(file, row, partner, advice).filter(Boolean).map((node) => highlight(node, state.filter.text)),
+        ...detail(file, row, partner).filter(Boolean).map((node) => highlight(node, state.filter.text)),
       );
       if (focused) panel.querySelector(`[aria-label="${focused}"]`)?.focus();
       panel.hidden = false;

@@ -8,7 +8,6 @@ const MOST_ITEMS = 50, MOST_FAILING = 8;
 /** The overview of one file. `at` opens other views, and rows by a filter. */
 export function overview(report, file, at) {
   const facts = file.overview, open = (filter, order, row) => at.openFilter(file, filter, order, row);
-  if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
   const failing = facts.items.filter((one) => one.counted && one.rate < 1).sort((a, b) => a.rate - b.rate).slice(0, MOST_FAILING);
   const failed = (one) => el("button", { class: "link", onclick: () => open({ item: one.id, answer: "fail" }, undefined, -1) }, questionOf(one));
   return [
@@ -32,8 +31,8 @@ function attention(file, at, show) {
     const go = () => (view ? at.openView(view) : show(filter, order ?? undefined, -1));
     return el("li", { class: failed ? "failed" : null }, view || filter ? el("button", { class: "link", onclick: go }, text) : text, " ", el("span", { class: "muted" }, rest));
   };
-  const { unanswered, reads } = file.overview;
-  return section("Look at this first", el("ul", { class: "attention" }, unanswered.length || !reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), file.attention.map(line)));
+  const { advice, reads } = file.overview;
+  return section("Look at this first", el("ul", { class: "attention" }, Object.keys(advice).length || !reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), file.attention.map(line)));
 }
 
 export function sampled(file) {

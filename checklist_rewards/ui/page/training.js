@@ -2,7 +2,7 @@
 
 import { lines, sparkline } from "./charts.js";
 import { changed } from "./difference.js";
-import { bounds, choice, count, el, fixed, note, num, plural, questionOf, section, shorter, signClass, signed, stateName, stateTag, table, verdict, written } from "./dom.js";
+import { bounds, choice, el, fixed, note, num, plural, section, shorter, signClass, signed, stateName, stateTag, table, verdict, written } from "./dom.js";
 import { sampled } from "./overview.js";
 
 const MOST_LEARNED = 30;
@@ -23,7 +23,7 @@ export function training(report, file, open) {
 /** Curves over the steps, from the figures of a run. */
 export function curves(figures) {
   const { steps, series, categories } = figures;
-  const breaks = figures.changed?.some(Boolean) ? figures.changed : [];
+  const breaks = figures.changed.some(Boolean) ? figures.changed : [];
   const line = (name, shown = name) => ({ name: shown, values: series[name] });
   const names = Object.keys(categories), states = Object.keys(figures.states);
   return [
@@ -31,11 +31,11 @@ export function curves(figures) {
     names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
     lines(steps, [line("words", "words")], { label: states.length ? "Length of the completions with an answer" : "Length of the completions", digits: 1 }),
     states.length ? lines(steps, states.map((name) => ({ name: stateName(name), values: figures.states[name] })), { label: "Completions without an answer, or cut", low: 0, high: 1 }) : null,
-    lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),
+    lines(steps, [line("without_reward", "completions without a reward")], { label: "Completions without a reward", low: 0 }),
   ];
 }
 
-/** Several runs on the same axes, and their last thirds question by question. */
+/** Several runs on the same axes. */
 function runs(files) {
   if (files.length < 2) return null;
   const steps = [...new Set(files.flatMap((file) => file.training.steps))].sort((a, b) => a - b);
@@ -43,15 +43,8 @@ function runs(files) {
     const values = new Map(file.training.steps.map((step, i) => [step, file.training.series[name][i]]));
     return { name: file.name, values: steps.map((step) => values.get(step) ?? null) };
   };
-  const last = files.map((file) => new Map(file.training.learned.map((line) => [line.pattern, line.after])));
-  const shared = [...last[0].keys()].filter((pattern) => last.every((own) => own.get(pattern)?.counted));
-  const cells = (pattern) => last.map((own) => [num(own.get(pattern).rate), bounds(own.get(pattern).interval)]);
-  return section(
-    "Runs",
-    el("div", { class: "columns" }, lines(steps, files.map((file) => spread(file, "reward")), { label: "Reward", low: 0, high: 1 }), lines(steps, files.map((file) => spread(file, "words")), { label: "Words", digits: 1 })),
-    note("Pass rates in the last third of each run."),
-    table(["question", ...files.map((file) => [file.name, "n"])], shared.slice(0, MOST_LEARNED).map((pattern) => [pattern, ...cells(pattern)]), { "aria-label": "Runs" }),
-  );
+  const chart = (name, options) => lines(steps, files.map((file) => spread(file, name)), options);
+  return section("Runs", el("div", { class: "columns" }, chart("reward", { label: "Reward", low: 0, high: 1 }), chart("words", { label: "Words", digits: 1 })));
 }
 
 /** How the pass rates of questions changed. */
@@ -88,12 +81,12 @@ function completions(file, open) {
   const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step", oninput: fill });
   const select = el("select", { "aria-label": "prompt", onchange: () => ((wanted = here[select.selectedIndex]), choose()) });
   const since = choice([["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]], { "aria-label": "changes since", onchange: draw });
-  const status = el("output", { class: "num" }), text = el("div"), history = el("div"), items = el("div");
+  const status = el("output", { class: "num" }), text = el("div"), history = el("div");
   const cards = el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the prompt" });
   let here = [], shown = null, at = null; // the prompts of the step, the one that is shown, its rows by step, best first
   let wanted = null; // the prompt to show in each step that has it
   fill();
-  return [note("Highest reward first. Advantage: the reward minus the mean of its group, before the trainer scales it."), el("div", { class: "controls" }, slider, select, since), status, text, cards, items, history];
+  return [note("Highest reward first. Advantage: the reward minus the mean of its group, before the trainer scales it."), el("div", { class: "controls" }, slider, select, since), status, text, cards, history];
 
   /** List the prompts of the step, those of the most steps first. */
   function fill() {
@@ -116,28 +109,13 @@ function completions(file, open) {
   /** Show the prompt and its rewards over the run. */
   function over() {
     at = new Map([...Map.groupBy(byPrompt.get(shown), (row) => step[row])].sort((a, b) => a[0] - b[0]).map(([number, own]) => [number, own.sort((a, b) => value(b) - value(a))]));
-    const line = ([number, own]) => {
-      const rewards = known(own), middle = RANKS[1][1](own);
-      return [el("button", { class: "link", onclick: () => go(number) }, `step ${number}`), count(own.length), num(rewards.at(-1)), num(reward[middle]), num(rewards[0]), [marks(file, middle), el("div", { class: "two-lines", dir: "auto" }, file.target(middle) || "no text")]];
-    };
     const of = (name, pick) => ({ name, values: [...at.values()].map((own) => (Number.isNaN(reward[pick(own)]) ? null : reward[pick(own)])) });
-    const heads = ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"];
     text.replaceChildren(written(file.text(shown)));
-    history.replaceChildren(at.size > 1 ? lines([...at.keys()], RANKS.map(([name, pick]) => of(name, pick)), { label: "Reward of the best, the median and the worst completion" }) : "", el("details", {}, el("summary", {}, `The prompt in all ${plural(at.size, "step")}`), table(heads, [...at].map(line), { "aria-label": "Completions of the prompt", class: "short-table" })));
-  }
-
-  function known(rows) {
-    return rows.map((row) => reward[row]).filter((one) => !Number.isNaN(one));
-  }
-
-  function go(number) {
-    wanted = shown;
-    slider.value = steps.indexOf(number);
-    fill();
+    history.replaceChildren(at.size > 1 ? lines([...at.keys()], RANKS.map(([name, pick]) => of(name, pick)), { label: "Reward of the best, the median and the worst completion" }) : "");
   }
 
   function draw() {
-    const number = steps[slider.value], seen = [...at.keys()], place = seen.indexOf(number), own = at.get(number), rewards = known(own);
+    const number = steps[slider.value], seen = [...at.keys()], place = seen.indexOf(number), own = at.get(number), rewards = own.map((row) => reward[row]).filter((one) => !Number.isNaN(one));
     const before = place === 0 || since.value === "none" ? null : seen[since.value === "first" ? 0 : place - 1];
     const ranks = new Map(RANKS.toReversed().map(([name, pick]) => [pick(own), [name, pick]])); // of one completion: the best
     status.textContent = `step ${number}, ${plural(here.length, "prompt")}; ${place + 1} of ${plural(seen.length, "step")} with this one: ${plural(own.length, "completion")}${rewards.length ? `, rewards ${fixed(rewards.at(-1))} to ${fixed(rewards[0])}` : ", no reward"}`;
@@ -145,27 +123,7 @@ function completions(file, open) {
       const [name, pick] = ranks.get(row) ?? [], earlier = pick && before !== null ? file.target(pick(at.get(before))) : null;
       return card(file, row, open, name && (before === null ? name : `${name}, changes since step ${before}`), changed(earlier, file.target(row)));
     }));
-    items.replaceChildren(itemRates(file, seen, at, place));
   }
-}
-
-/** Per item of the prompt: the share of the completions that pass, at the first, the chosen and the last step. */
-function itemRates(file, steps, at, place) {
-  const lines = new Map();
-  steps.forEach((number, i) => {
-    for (const row of at.get(number))
-      for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
-        const item = file.cells.item[cell];
-        if (!lines.has(item)) lines.set(item, steps.map(() => [0, 0]));
-        if (file.cells.passed[cell] < 0) continue;
-        lines.get(item)[i][0] += file.cells.passed[cell];
-        lines.get(item)[i][1]++;
-      }
-  });
-  const rate = ([passed, answered]) => (answered ? passed / answered : null);
-  const shown = (counts) => [num(rate(counts), 2), el("span", { class: "bounds" }, ` ${counts[0]} of ${counts[1]}`)];
-  const rows = [...lines].map(([item, counts]) => [questionOf(file.items[item]), shown(counts[0]), shown(counts[place]), shown(counts.at(-1)), sparkline(counts.map(rate))]);
-  return table(["item", [`passes at step ${steps[0]}`, "n"], [`at step ${steps[place]}`, "n"], [`at step ${steps.at(-1)}`, "n"], "over the steps"], rows, { "aria-label": "Pass rates of the items of the prompt" });
 }
 
 /** A completion; `text` is a node with its text. */

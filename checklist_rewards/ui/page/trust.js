@@ -1,6 +1,6 @@
 // Trust: agreement with labels, calibration, attacks, and item analysis.
 
-import { reliabilityChart, scatter } from "./charts.js";
+import { reliabilityChart } from "./charts.js";
 import { el, folded, note, num, plural, section, table, tabled, verdict } from "./dom.js";
 
 /** Whether the trust view has anything to show about a file. */
@@ -15,7 +15,7 @@ export function trust(report, file, at) {
     verdict(report.trust[file.name]?.verdict ?? file.analysis?.verdict ?? "Labels show whether the judge can be trusted; this report has none."),
     labelled(report, file, at),
     report.trust[file.name] ? labels(file, report.trust[file.name], filter) : null,
-    ...report.documents.map(documented),
+    report.documents.filter((one) => one.kind !== "summary").map((one) => one.sections.map((part) => tabled(part))), // the overview shows summaries
     ...Object.entries(report.extra.tables ?? {}).map(([heading, values]) => section(heading, table(["", ["", "n"]], Object.entries(values).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? num(value) : String(value ?? "–")])))),
     analysis(report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
   ];
@@ -32,7 +32,7 @@ export function labelled(report, file, at) {
   return note("This report has no labels. ", file.labels.length ? [`The file has them in ${file.labels.join(", ")}: `, el("code", {}, `checklist-rewards report ${file.name} --label-key ${file.labels[0]}`)] : "Add --label-key or --labels to see how far the judge agrees with people.");
 }
 
-function labels(file, { calibration, reliability, sections }, filter) {
+function labels(file, { reliability, sections }, filter) {
   const read = reliability.reduce((sum, bin) => sum + bin.count, 0);
   return [
     tabled(sections.items, (i) => filter(file, { item: sections.items.ids[i], peopleDiffer: true })),
@@ -44,27 +44,19 @@ function labels(file, { calibration, reliability, sections }, filter) {
         "div",
         { class: "columns" },
         read ? el("div", {}, reliabilityChart(reliability, "Reliability diagram"), note(`${plural(read, "yes/no question")}: a calibrated judge lies on the diagonal. The size of a dot is its number of questions.`)) : note("No yes/no item has both a label and a probability."),
-        typeof calibration === "string" ? note(calibration) : el("div", {}, sections.calibration.map((part) => tabled(part))),
+        typeof sections.calibration === "string" ? note(sections.calibration) : el("div", {}, sections.calibration.map((part) => tabled(part))),
       ),
     ),
   ];
 }
 
-/** The result of another command. The overview shows summaries. */
-function documented(one) {
-  if (one.kind === "inspect") return analysis(one.value.sections ? one.value : { ...one.value, sections: one.sections }, null, null);
-  return one.kind === "summary" ? null : one.sections.map((part) => tabled(part));
-}
-
-/** An item analysis: its table, each item by the credit it earns, and what the flags mean. */
+/** An item analysis: its table, and what the flags mean. */
 function analysis(figures, file, filter) {
   if (!figures) return null;
   if (figures.missing) return section("Item analysis", note(figures.missing));
-  const known = figures.items.filter((line) => line.discrimination !== null && line.pass_rate !== null);
   const [items, ...others] = figures.sections;
   return [
-    tabled(items, file && ((i) => filter(file, { item: items.ids[i] }))),
-    known.length ? section("Discrimination against pass rate of the items", scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", names: ["pass rate", "discrimination"], y: [-1, 1] })) : null,
+    tabled(items, (i) => filter(file, { item: items.ids[i] })),
     others.map((one) => tabled(one)),
   ];
 }

@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -98,7 +95,7 @@ def locks(request, monkeypatch):
 @pytest.fixture
 def folder(tmp_path) -> Path:
     folder = tmp_path / "project"
-    folder.mkdir()
+    (folder / "judges").mkdir(parents=True)
     rows = scored_rows()
     write(folder / "scored.jsonl", rows)
     write(folder / "rows.jsonl", [{key: row[key] for key in ("prompt", "target", "checklist")} for row in rows])

@@ -4,6 +4,7 @@ import json
 
 import krippendorff
 import pytest
+from PIL import Image as pillow
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
@@ -212,7 +213,6 @@ def test_an_order_that_needs_scores_says_so(client):
 
 @pytest.mark.parametrize("scored", [True, False], ids=["scored", "rows"])
 def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder, scored):
-    pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     parts = [{"type": "text", "text": "See "}, {"type": "image", "image": "red.png"}, {"type": "text", "text": "."}]
     [row, *_] = scored_rows()
@@ -295,9 +295,7 @@ def test_every_file_has_its_own_labels(client, folder, files, more):
 def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder):
     rows = scored_rows()
     for name, more in (("a", ""), ("b", " again")):
-        (folder / name).mkdir()
         write(folder / name / "scored.jsonl", [row | {"target": row["target"] + more} for row in rows])
-    (folder / "labels").mkdir()
     old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in rows]
     write(folder / "labels" / "scored.jsonl", old)
     assert trust_of(client, "a/scored.jsonl") == (5, 0)

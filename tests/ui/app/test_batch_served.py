@@ -6,11 +6,8 @@ import shlex
 import signal
 import subprocess
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("aiohttp")
 import httpx
+import pytest
 import yaml
 
 from checklist_rewards import BatchScore, ChecklistScorer, Sample
@@ -108,7 +105,7 @@ def expected(folder, **judge):
 
 def test_a_served_judge_is_paused_and_resumed_and_only_the_requests_in_flight_are_repeated(folder, server):
     jobs = jobs_of(folder, server)
-    table = jobs.forecast({**REQUEST, "price": [1.0, 2.0]})  # a dry run of the command
+    table = jobs.forecast({**REQUEST, "price": {"valid": [1.0, 2.0]}})  # a dry run of the command
     assert table["heads"][:3] == ["for", "model", "calls"]
     assert table["rows"][0][:3] == ["scores", "valid", str(3 * ROWS)] and server.answered.total() == 0
     assert "Dry run: no request was sent" in table["notes"][0]

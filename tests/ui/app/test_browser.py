@@ -41,6 +41,10 @@ def test_the_example_opens_with_one_click(page, project):
     page.click("[name=example]")
     page.wait("document.querySelector('main').dataset.rows === 'read'")
     assert page.texts("#header nav a") == ["Overview", "Matrix", "Training", "Monitor", "Trust"]
+    page.go("/report?file=example/scored.jsonl&labels=gold#/0/trust", "[role=alert]")
+    assert "column 'gold' not found" in page.text("#view") and page.refused()
+    page.press("The report without these labels", "a")
+    page.has("#header nav a", 3)
     page.driver.get(f"{page.base}/report?file=example/scored.jsonl&labels=labels#/0/trust")
     page.wait("document.querySelector('main').textContent.includes('Agreement with labels')")
     assert page.text(".choices [aria-current]") == "the column labels"

@@ -6,21 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("uvicorn")
-pytest.importorskip("sentence_transformers")
-import uvicorn
-
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine
-from checklist_rewards.cli.serving import listen
 from checklist_rewards.files.store import Store
 from checklist_rewards.ui.app import build_ui
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.generators import test_deductive as deductive
 from tests.generators.fakes import Replies
-from tests.serving import running
+from tests.serving import serving
 from tests.ui import browser
 from tests.ui.app.conftest import TOKEN, AppPage, colours, judging_of
 
@@ -52,9 +46,7 @@ def served(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("store") / "store.sqlite")
     judge, writer = FakeBackend(colours), Replies(writes)
     judging = judging_of(folder, Engine("judge", judge), Engine("writer", writer), store=store)
-    server = uvicorn.Server(uvicorn.Config(build_ui(judging, TOKEN), log_level="warning"))
-    with listen("127.0.0.1", 0) as listening, running(server, listening):
-        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with serving(build_ui(judging, TOKEN)) as base:
         yield SimpleNamespace(base=base, folder=folder, judge=judge, writer=writer)
 
 

@@ -126,6 +126,7 @@ def test_a_training_is_followed_while_it_writes(page, project):
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('15 completions, step 2')")
     assert layout.shifted(page.driver) < layout.LIMIT
     assert page.js("return [document.querySelector('.live details').open, scrollY]") == [True, scrolled]
+    assert page.js("return document.activeElement === document.querySelector('.live summary')")
     assert "<script>" in page.text(".live")
 
 
@@ -151,55 +152,19 @@ def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, pro
     assert page.refused()
 
 
-def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
-    """Rows of a second rank come after those of the first, so the open row changes its number."""
-
-    def lines(step, rank):
-        scores = [row["score"] for row in logged(step)] * 8
-        texts = [f"text {rank} {n} of {step}" for n in range(40)]
-        rows = [
-            {"step": step, "prompt": "Go.", "completion": text, "reward": n / 40, "score": score}
-            for n, (text, score) in enumerate(zip(texts, scores, strict=True))
-        ]
-        return "".join(json.dumps(row) + "\n" for row in rows)
-
-    log, other = project / "two.jsonl", project / "two.rank1.jsonl"
-    log.write_text(lines(0, 0))
-    other.write_text(lines(0, 1))
-    page.driver.get(f"{page.base}/report?file=two.jsonl&follow#/0/matrix")
-    page.wait("document.querySelector('[role=status]')?.textContent === '80 of 80 rows'")
-    page.pick(".filters input", "text 1")
-    page.js(
-        """
-        const heads = [...document.querySelectorAll('.grid-head button')];
-        heads.find((one) => one.textContent.startsWith('reward')).click();
-        """
-    )
-    page.wait("document.querySelector('[role=status]').textContent === '40 of 80 rows'")
-    page.js("document.querySelectorAll('.grid-row')[20].click()")
-    page.has(".panel .response")
-    seen = """
-        const grid = document.querySelector('.grid'), search = document.querySelector('.filters input');
-        return [search.value, search.selectionStart, document.activeElement === search, grid.scrollTop,
-            document.querySelector('[aria-sort=descending]')?.textContent,
-            document.querySelector('.panel .response').textContent, document.querySelector('.panel').scrollTop];
-    """
-    page.js(
-        """
-        document.querySelector('.grid').scrollTop = 120;
-        document.querySelector('.panel').scrollTop = 40;
-        const search = document.querySelector('.filters input');
-        search.focus();
-        search.setSelectionRange(3, 3);
-        """
-    )
-    before, row = page.js(seen), page.text(".panel h2")
-    assert before[0] == "text 1" and before[2] and before[3] == 120 and before[6] == 40
-    layout.watch(page.driver)
-    with log.open("a") as file:
-        file.write(lines(1, 0))
-    page.wait("document.querySelector('[role=status]').textContent === '40 of 120 rows'")
-    assert layout.shifted(page.driver) < layout.LIMIT
-    assert page.js(seen) == before
-    assert page.text(".panel h2") != row  # its number, and in the address
-    assert page.js("return location.hash") == f"#/0/matrix/{int(row.split()[1]) - 1 + 40}"
+def test_a_report_says_that_its_file_has_changed_and_a_reload_keeps_filter_order_and_row(page, project):
+    log = write(project / "grown.jsonl", logged(0))
+    page.driver.get(f"{page.base}/report?file=grown.jsonl#/0/matrix/1")
+    page.has("#chip [data-state=current]")
+    page.wait("document.querySelector('[role=status]')?.textContent === '5 of 5 rows'")
+    page.pick(".filters input", "red")
+    page.wait("document.querySelector('[role=status]').textContent === '3 of 5 rows'")
+    page.press("reward", "button")
+    seen = "return [location.hash, document.querySelector('[aria-sort=descending]').textContent]"
+    before = page.js(seen)
+    write(log, [*logged(0), *logged(1)])
+    page.has("#chip [data-state=stale]")
+    page.driver.refresh()
+    page.wait("document.querySelector('[role=status]')?.textContent === '6 of 10 rows'")
+    assert page.js(seen) == before and page.text(".panel h2") == "Row 2"
+    page.has("#chip [data-state=current]")

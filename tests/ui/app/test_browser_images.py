@@ -3,13 +3,12 @@
 import json
 
 import pytest
+from PIL import Image as pillow
 
 from tests.ui import browser
 from tests.ui.app.conftest import AppPage, scored_rows, started
 from tests.ui.app.judgeserver import JudgeServer
 from tests.ui.files import write
-
-pillow = pytest.importorskip("PIL.Image")
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 

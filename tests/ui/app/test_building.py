@@ -149,7 +149,6 @@ def test_what_cannot_be_built_is_one_sentence(client, writer, path, body, senten
 
 
 def test_refining_tells_what_became_of_every_item(client, writer):
-    pytest.importorskip("sentence_transformers")
     writer.reply = lambda text, sampling: json.dumps({"same": True, "question": "Is the text short?"})
     checklist = [
         {"question": "Is the text short?", "weight": 3},

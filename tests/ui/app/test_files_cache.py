@@ -5,8 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-pytest.importorskip("fastapi")
-
 from checklist_rewards.ui.app import _Files
 from tests.conftest import HANG
 

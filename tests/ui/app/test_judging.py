@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image as pillow
 from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
@@ -225,7 +226,6 @@ def arguments_of(command: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, monkeypatch, settings):
-    (folder / "judges").mkdir()
     (folder / "judges" / "panel.yaml").write_text("panel: {}\njudges: [pocket, {model: pocket, mass_floor: 0.2}]\n")
     engine = Engine("pocket", "transformers")
     judging = judging_of(folder, engine)
@@ -257,7 +257,7 @@ def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, 
 
 def test_the_judge_tells_its_health_and_what_the_probe_found(client):
     found = client.get("/api/health").json()
-    assert (found["judge"], found["state"], found["cannot_write"], found["probe"]) == ("fake", "loaded", None, None)
+    assert found == {"state": "loaded", "probe": None, "can_probe": True}
     probed = client.post("/api/probe", json={}).json()
     assert probed["asked"] == 12 and "cannot tell yes from no" in probed["refusal"], "it knows only colours"
     assert client.get("/api/health").json()["probe"] == probed
@@ -281,7 +281,7 @@ def test_a_row_of_a_report_opens_in_judge_and_one_with_an_image_is_not_judged_wi
     assert (row["input"], row["target"], row["checklist"]) == ("Name a colour.", TEXTS[1], QUESTIONS)
     assert row["settings"] == {} and row["scored"]["judges"] == ["pocket"] and not row["scored"]["same"]
     assert "has no row 'r9'" in error_of(row_of(client, "scored.jsonl", "r9"))
-    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     first, second, *others = read_jsonl(folder / "scored.jsonl")
     write(folder / "weighted.jsonl", [first | {"checklist": [QUESTIONS[0], "Is it blue?"]}])  # by `score --weights`
     assert row_of(client, "weighted.jsonl", "r1").json()["checklist"] == QUESTIONS
@@ -302,7 +302,6 @@ def judged(client, body) -> str:
 
 
 def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(client, judging, folder):
-    pillow = pytest.importorskip("PIL.Image")
     for name in ("red", "blue"):
         pillow.new("RGB", (8, 8), name).save(folder / f"{name}.png")
     seen = []
@@ -346,7 +345,7 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
 
 
 def test_a_request_reads_no_image_file(client, folder):
-    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     parts = [{"type": "image", "path": str(folder / "red.png")}, {"type": "text", "text": "What?"}]
     asks, answers = ([{"role": role, "content": parts}] for role in ("user", "assistant"))
     body = {"input": "What?", "target": "Red.", "checklist": QUESTIONS}
@@ -369,7 +368,6 @@ def test_a_row_of_another_judge_names_it_and_uses_it_if_the_project_has_it(clien
     row = row_of(client, "encoder.jsonl", "r2").json()
     assert row["scored"]["judges"] == ["english-encoder"] and not row["scored"]["same"]
     assert row["settings"] == {"threshold": 0.9}
-    (folder / "judges").mkdir()
     (folder / "judges" / "broken.yaml").write_text("modell: x")
     (folder / "judges" / "encoder.yaml").write_text("model: english-encoder")
     row = row_of(client, "encoder.jsonl", "r2").json()
@@ -380,7 +378,6 @@ def test_a_row_of_another_judge_names_it_and_uses_it_if_the_project_has_it(clien
 def test_every_page_gets_the_judge_and_the_threshold_and_what_the_judge_is_worth(client, folder):
     started = {"judge": "fake", "models": ["fake"], "threshold": 0.6, "caveats": [], "toy": False, "files": []}
     assert client.get("/api/project").json()["judge"] == started
-    (folder / "judges").mkdir()
     (folder / "judges" / "two.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: org/other}]")
     chosen = {"settings": {"judge": "judges/two.yaml", "threshold": 0.8}}
     found = client.post("/api/settings", json=chosen).json()
@@ -402,7 +399,6 @@ def test_a_model_of_a_server_is_no_packaged_model_whatever_its_name(folder):
 
 
 def test_a_file_of_judges_that_is_broken_is_the_caveat_of_the_app(folder):
-    (folder / "judges").mkdir()
     path = folder / "judges" / "mine.yaml"
     path.write_text("judges: [{model: org/one}, {model: org/two}]\npanel: {rule: mean}")
     judging = judging_of(folder, FakeBackend(colours), config={"scorer": {"judge": str(path)}})
@@ -415,7 +411,6 @@ def test_a_file_of_judges_that_is_broken_is_the_caveat_of_the_app(folder):
 
 
 def test_a_score_says_which_version_of_the_file_of_judges_gave_it(client, folder):
-    (folder / "judges").mkdir()
     path = folder / "judges" / "mine.yaml"
     path.write_text("{model: pocket, backend: transformers}")
     settings = {"judge": "judges/mine.yaml"}
@@ -463,7 +458,6 @@ def test_the_copied_command_writes_the_report_that_is_shown(client, folder, monk
     client.post("/api/example", json={})
     (folder / "example" / "scored.jsonl").rename(folder / "example" / name)
     if labels == "file":
-        (folder / "labels" / "example").mkdir(parents=True)
         rows = read_jsonl(folder / "example" / name)
         write(folder / "labels" / "example" / name, [{key: row[key] for key in ("id", "labels")} for row in rows])
     asked = {"file": f"example/{name}"} | ({"labels": "labels"} if labels == "column" else {})

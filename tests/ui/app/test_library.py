@@ -23,7 +23,6 @@ def check(client, name, text):
 def test_files_are_listed_by_kind_with_what_they_hold(client, folder):
     assert save(client, "checklists/colours.json", CHECKLIST).status_code == 200
     assert save(client, "pipelines/mine.yaml", PIPELINE).status_code == 200
-    (folder / "judges").mkdir()
     (folder / "judges" / "bad.yaml").write_text("judges: [org/one]\n")
     kinds = client.get("/api/library").json()["kinds"]
     assert [(one["name"], one["summary"]) for one in kinds["checklists"]] == [

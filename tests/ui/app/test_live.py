@@ -29,10 +29,7 @@ def of_a_report(path):
 
 @pytest.fixture
 def log(folder):
-    path = folder / LOG
-    path.parent.mkdir()
-    path.write_text("".join(lines(0)))
-    return path
+    return write(folder / LOG, logged(0))
 
 
 def add(path, *texts) -> None:
@@ -82,12 +79,14 @@ def test_a_new_run_starts_again_and_other_ranks_are_included_unless_they_lie_out
     live.figures(LOG)
     log.write_text("".join(lines(0)[:2]))
     assert live.figures(LOG)["rows"] == 2
+    write(tmp_path / "new.jsonl", logged(4)[:3]).replace(log)  # a longer file in its place
+    assert live.figures(LOG)["training"]["steps"] == [4]
     other.write_text("".join(lines(0)))
     found = live.figures(LOG)
-    assert found["rows"] == 7 and json.loads(json.dumps(found["training"])) == of_a_report(log)
+    assert found["rows"] == 8 and json.loads(json.dumps(found["training"])) == of_a_report(log)
     other.rename(tmp_path / "secret.jsonl")
     other.symlink_to(tmp_path / "secret.jsonl")
-    assert Live(Project.at(folder)).figures(LOG)["rows"] == 2
+    assert Live(Project.at(folder)).figures(LOG)["rows"] == 3
 
 
 def test_a_run_that_is_started_again_shows_its_last_steps_and_no_evaluations(folder, log):
