@@ -526,11 +526,6 @@ def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     )
 
 
-def soft_value(line: ItemScore) -> float | None:
-    """The soft value of an answer, the hard one in files without soft values; None if it has none."""
-    return line.value if line.soft is None else line.soft
-
-
 def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:
     """Expected value over the labels that have a value; None if these labels have zero probability in total."""
     weighted = [(p, value) for label, p in probabilities.items() if (value := item.values.get(label)) is not None]
@@ -611,9 +606,8 @@ def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: 
     if stated is not None and worded(stated.question) == worded(line.question):
         return stated
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
-    weight = 1.0 if line.weight is None else line.weight
     item = ChecklistItem(
-        id=line.id, question=line.question, weight=weight, required=line.required, category=line.category
+        id=line.id, question=line.question, weight=line.weight, required=line.required, category=line.category
     )
     if set(labels) <= {YES, NO}:
         return item
@@ -634,8 +628,7 @@ def as_scored(checklist: Checklist, score: Score | None) -> Checklist:
     items = []
     for key, item in zip(item_keys(checklist.items), checklist.items, strict=True):
         line = lines.get(key)
-        # Scores of earlier versions have no weights.
-        if line and line.weight is not None and (line.weight, line.required) != (item.weight, item.required):
+        if line and (line.weight, line.required) != (item.weight, item.required):
             if worded(line.question) == worded(item.question):
                 item = item.model_copy(update={"weight": line.weight, "required": line.required})
         items.append(item)

@@ -186,7 +186,7 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
         Line(
             item.id,
             item.category,
-            1.0 if item.weight is None else item.weight,
+            item.weight,
             item.credit(),
             item.passed,
             item.mass,
@@ -194,7 +194,6 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
             item.id in held_out,
         )
         for item in (() if score is None or score.no_answer else items)
-        if not item.not_needed
     )
     own_items = [item.id for item in items if item.category != EVOLVING_CATEGORY]
     question, identity = asked(prompt), prompt_identity(prompt, text.prompt_images)

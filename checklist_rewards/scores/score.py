@@ -224,8 +224,8 @@ class ItemScore:
     soft: Fraction | None = None
     """Soft value in [0, 1]: the sum over labels of P(label) x value; the hard value where there are no
     probabilities. None where `value` is."""
-    weight: Finite | None = None
-    """The item's weight; None in files written before it was recorded."""
+    weight: Finite = field(kw_only=True)
+    """The item's weight."""
     required: bool = False
     passed: bool | None = None
     """Whether the credit of the hard answer is at least 0.5. A penalty passes if the answer is no."""
@@ -250,6 +250,8 @@ class ItemScore:
     """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
+        if (self.value is None) != (self.soft is None):
+            raise ValueError(f"value and soft must both be numbers or both null, got {self.value!r} and {self.soft!r}")
         if self.answer is not None and self.probabilities is not None:
             if self.answer not in self.probabilities:
                 labels = ", ".join(self.probabilities)
@@ -270,19 +272,14 @@ class ItemScore:
         """Whether a code check answered the item, alone or with the judge. Figures of a judge leave such items out."""
         return self.method == "check" or self.judge == "code"
 
-    @property
-    def not_needed(self) -> bool:
-        """Whether the item was not read because the score was fixed (only in stored scores)."""
-        return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
-
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
-        value = self.soft if soft and self.soft is not None else self.value
-        return None if value is None else credit_of(self.weight or 0.0, value)
+        value = self.soft if soft else self.value
+        return None if value is None else credit_of(self.weight, value)
 
     def with_credit(self, credit: float) -> ItemScore:
         """The item as if its answer had earned this credit."""
-        value = credit_of(self.weight or 0.0, credit)
+        value = credit_of(self.weight, credit)
         return replace(self, value=value, soft=value, passed=credit >= PASS_CREDIT)
 
     def verdict(self) -> Verdict:
@@ -343,8 +340,8 @@ class Score(BaseModel):
     required_passed: bool | None = None
     """True if all required items passed, False if one failed. None if there are no required items, or if one is
     unanswered and none failed."""
-    aggregation: Aggregation | None = None
-    """The settings with which the score was computed; None in files from before they were recorded."""
+    aggregation: Aggregation
+    """The settings with which the score was computed."""
     items: tuple[ItemScore, ...]
 
     @model_validator(mode="after")
@@ -371,13 +368,13 @@ class Score(BaseModel):
         if lowest:
             missing = []
             quality = LEAST_QUALITY if aggregation.primary_metric == "quality" else quality
-        weights = [line.weight or 0.0 for line in items]
+        weights = [line.weight for line in items]
         only_penalties = max(weights, default=0.0) <= 0
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, quality)
         # Of two candidates that are compared on shared items, both are without the others.
         lost = [line for line in missing if line.unanswered and line.unanswered.reason != Reason.NOT_SHARED]
-        penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
+        penalty_lost = not only_penalties and any(line.weight < 0 for line in lost)
         if penalty_lost:
             metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
         gated = lower = upper = _gated(metrics[metric], counted)
@@ -389,14 +386,13 @@ class Score(BaseModel):
                 bounds.append(_gated(bound[metric], full))
             lower, upper = bounds
         all_weight = math.fsum(map(abs, weights))
-        answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
+        answered_weight = 1 - math.fsum(abs(line.weight) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))
-        early = any(line.not_needed for line in missing)
         primary = None
-        if early or (len(missing) < len(items) and answered_weight >= aggregation.min_answered):
+        if len(missing) < len(items) and answered_weight >= aggregation.min_answered:
             primary = gated
             gate_lost = any(line.required for line in lost)
-            if early or gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
+            if gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
                 fixed = lower is not None and upper is not None and upper - lower <= EQUAL
                 primary = lower if fixed else None
         required_passed = None
@@ -412,7 +408,7 @@ class Score(BaseModel):
             weighted_score=metrics["weighted"],
             expected_score=metrics["expected"],
             normalized_score=metrics["normalized"],
-            raw_score=math.fsum([(one.weight or 0.0) * (one.value or 0.0) for one in counted]) if counted else None,
+            raw_score=math.fsum([one.weight * (one.value or 0.0) for one in counted]) if counted else None,
             quality=quality,
             state=state,
             answered=0 if lowest else len(items) - len(missing),
@@ -431,15 +427,9 @@ class Score(BaseModel):
         return self.state if "state" in self.model_fields_set else None
 
     def under(self, metric: PrimaryMetric) -> Score:
-        """The same answers with another primary metric; other rules need the checklist ([`rescore`]).
-
-        Raises:
-            SampleError: For a score from a file that was written before weights and rules were recorded.
-        """
+        """The same answers with another primary metric; other rules need the checklist ([`rescore`])."""
         if metric == self.primary_metric:
             return self
-        if self.aggregation is None or any(line.weight is None for line in self.items):
-            raise SampleError("this score was saved without its weights; use rescore(checklist, score) instead.")
         return Score.of(self.items, replace(self.aggregation, primary_metric=metric), self.quality, self.state)
 
     @property
@@ -458,15 +448,10 @@ class Score(BaseModel):
 
     @property
     def unanswered(self) -> Counter[str]:
-        """Number of unanswered items by reason (without details). Items that the judge was not asked do not count:
-        those of a target without an answer, and those that were not needed."""
+        """Number of unanswered items by reason (without details). Those of a target without an answer do not count:
+        the judge was not asked."""
         reasons = (item.unanswered.reason for item in self.items if item.unanswered is not None)
-        return Counter(str(reason) for reason in reasons if reason not in (Reason.NO_ANSWER, Reason.NOT_NEEDED))
-
-    @property
-    def not_needed(self) -> int:
-        """Number of items that were not read because the score was fixed (only in stored scores)."""
-        return sum(item.not_needed for item in self.items)
+        return Counter(str(reason) for reason in reasons if reason != Reason.NO_ANSWER)
 
     @property
     def no_answer(self) -> bool:
@@ -515,9 +500,9 @@ _EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
 def _metrics(counted: Sequence[ItemScore], only_penalties: bool, quality: float | None) -> dict[str, float | None]:
-    weights = [line.weight or 0.0 for line in counted]
+    weights = [line.weight for line in counted]
     values = [line.value or 0.0 for line in counted]
-    softs = [value if line.soft is None else line.soft for line, value in zip(counted, values, strict=True)]
+    softs = [line.soft or 0.0 for line in counted]
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
     scale = math.fsum([abs(weight) for weight in weights if only_penalties or weight > 0])
@@ -629,11 +614,8 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
             f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
         )
-    if any(
-        line.weight != item.weight or (line.value is not None and line.soft is None)
-        for item, line in zip(checklist.items, score.items, strict=True)
-    ):
-        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
+    if any(line.weight != item.weight for item, line in zip(checklist.items, score.items, strict=True)):
+        score = rescore(checklist, score)
     return [line.credit(soft=answers == "soft") for line in score.items]
 
 

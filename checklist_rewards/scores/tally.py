@@ -96,9 +96,7 @@ class Tally:
     unscored: int = 0
     """Targets without a score, which no mean contains."""
     reads: int = 0
-    """Items of the targets that have an answer, without those that were not needed."""
-    not_needed: int = 0
-    """Items that were not read because the score was fixed."""
+    """Items of the targets that have an answer."""
     unanswered: Counter[str] = field(default_factory=Counter)
     all: PassRate = field(default_factory=PassRate)
     """Pass rates of all items."""
@@ -111,8 +109,7 @@ class Tally:
 
     def add(self, score: Score) -> None:
         """Add one score."""
-        self.reads += 0 if score.no_answer else score.total - score.not_needed
-        self.not_needed += score.not_needed
+        self.reads += 0 if score.no_answer else score.total
         self.unanswered.update(score.unanswered)
         passed: dict[str | None, list[bool]] = {}
         for item in score.items:
@@ -124,7 +121,7 @@ class Tally:
             if category is not None:
                 self.by_category.setdefault(category, PassRate()).add(sum(outcomes), len(outcomes))
         if score.primary_score is None:
-            self.unscored += not score.not_needed
+            self.unscored += 1
         else:
             self.scored += 1
             self.primary_sum += score.primary_score
@@ -134,7 +131,6 @@ class Tally:
         self.scored += other.scored
         self.unscored += other.unscored
         self.reads += other.reads
-        self.not_needed += other.not_needed
         self.unanswered.update(other.unanswered)
         self.all += other.all
         for category, rate in other.by_category.items():

@@ -113,8 +113,7 @@ class FileFigures:
         self.tally.add(score)
         self.analysis.add(score)
         self.settings[_settings(score)] += 1
-        if score.aggregation is not None:
-            self.thresholds.add(score.aggregation.threshold)
+        self.thresholds.add(score.aggregation.threshold)
         name = self._checklist_id(record)
         if name in self.checklists or len(self.checklists) < _CHECKLISTS:
             self.checklists[name] += 1
@@ -125,8 +124,6 @@ class FileFigures:
             return
         for key, line in zip(item_keys(score.items), score.items, strict=True):
             _, rate, reasons = self.items.setdefault(key, (line, PassRate(), Counter()))
-            if line.not_needed:
-                continue
             if line.passed is not None:
                 rate.add(int(line.passed), 1)
             if line.unanswered is not None:
@@ -172,7 +169,7 @@ class FileFigures:
         """The figures of the overview, without those that it shows as tiles and tables."""
         items = [
             {"id": id, "question": line.question, "category": line.category, **rates(rate)}
-            | {"penalty": line.weight is not None and line.weight < 0, "unanswered": dict(reasons)}
+            | {"penalty": line.weight < 0, "unanswered": dict(reasons)}
             for id, (line, rate, reasons) in self.items.items()
         ]
         unanswered = [
@@ -211,8 +208,6 @@ def many(count: int, noun: str) -> str:
 
 def _settings(score: Score) -> str:
     rules = score.aggregation
-    if rules is None:
-        return f"metric {score.primary_metric}"
     shown = (
         f"metric {rules.primary_metric}, threshold {rules.threshold:g}, min_answered {rules.min_answered:g}, "
         f"abstention {rules.abstention}"

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem
-from checklist_rewards.errors import SampleError
 from checklist_rewards.scores import (
     ABSTENTIONS,
     PRIMARY_METRICS,
@@ -23,7 +22,6 @@ from checklist_rewards.scores import (
     rescore,
     score_checklist,
 )
-from checklist_rewards.scores.reasons import Reason
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.scores.tally import tally
 from tests.judges.fakes import options
@@ -113,9 +111,6 @@ def test_a_lost_penalty_that_could_change_nothing_leaves_the_score():
     assert (lost.primary_score, lost.lower, lost.upper, lost.expected_score) == (0.0, 0.0, 0.0, None)
     assert lost.under("net").primary_score is None
     assert scored("1 1 -1", 0, 0, None, min_answered=0.9).primary_score is None
-    unread = Verdict(unanswered=Reason.NOT_NEEDED)
-    score = score_checklist(checklist_of("1 1! -1"), [unread, p(0.0), unread])
-    assert score.primary_score == 0.0 and score.unanswered == {}
 
 
 SCALE = options(bad=0.2, fair=0.5, good=1.0)
@@ -347,14 +342,6 @@ def test_another_metric_needs_no_checklist(case, settings, lost, metric):
         for changed in ({}, {"primary_metric": metric})
     )
     assert Score.model_validate_json(score.model_dump_json()).under(metric) == other
-
-
-def test_another_metric_of_a_score_from_before_weights_were_recorded_needs_the_checklist():
-    score = score_checklist(weights(1), [p(1.0)])
-    old = score.model_copy(update={"aggregation": None})
-    assert old.under("expected") is old
-    with pytest.raises(SampleError, match=r"use rescore\(checklist, score\)"):
-        old.under("pass")
 
 
 def test_copies_of_a_question_have_keys_of_their_own_and_keep_their_answers():
