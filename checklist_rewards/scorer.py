@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
@@ -40,7 +40,7 @@ from checklist_rewards.judges.checked import (
 )
 from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
-from checklist_rewards.judges.settings import Mode, ScorerConfig
+from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
 from checklist_rewards.judges.weights import Weights
 from checklist_rewards.rows import Sample
@@ -81,7 +81,7 @@ class ChecklistScorer:
             here: that happens at the first read that is not in the store. Code checks alone need no model.
     """
 
-    def __init__(self, model: str | Engine | ScorerConfig = UNNAMED, **settings: Any):
+    def __init__(self, model: str | Engine | ScorerConfig = UNNAMED, **settings: Unpack[ScorerKwargs]):
         if isinstance(model, ScorerConfig):
             refuse_any(settings, "together with a ScorerConfig; set it there")
         else:

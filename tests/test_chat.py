@@ -143,9 +143,9 @@ def test_thinking_is_stripped_closed_or_not_opened_or_not(text, answer):
 
 
 def test_a_completion_of_a_prompt_that_opened_the_block_is_all_thinking_until_it_closes_it():
-    assert completion_text("Two words? Then", opened=True) == ""
-    assert completion_text("Two words?</think>Hello there.", opened=True) == "Hello there."
-    opened = CompletionReader().opened
+    read, opened = CompletionReader().read, CompletionReader().opened
+    assert read("Two words? Then", opened=True).text == ""
+    assert read("Two words?</think>Hello there.", opened=True).text == "Hello there."
     assert opened("Say hello.<think>\n") and not opened("What does <think> mean?")
     assert opened([user("Hi"), assistant("<think>\n")])
     assert not opened([user("Is this a tag: <think>")]) and not opened([])

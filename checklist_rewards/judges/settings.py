@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -358,6 +358,40 @@ class ScorerConfig(JudgeConfig):
                 "calibration=... cannot be combined with a judge that has a calibration; give one of them."
             )
         return Member(member.judge, calibration)
+
+
+class ScorerKwargs(TypedDict, total=False):
+    """The fields of [`ScorerConfig`] but `model`, for type checkers and editors."""
+
+    backend: JudgeBackend | str | Backend | RewardServer
+    base_url: str | Sequence[str] | None
+    engine_args: Mapping[str, Any] | None
+    mode: Mode
+    use_logprobs: bool | None
+    capture_reasoning: bool
+    votes: int
+    temperature: float | None
+    thinking: int | None
+    thinking_per: ThinkingPer
+    max_tokens: int | None
+    mass_floor: float
+    prompt: str | Path | PromptTemplate | None
+    examples: str | Path | FewShot | None
+    shots: int | None
+    example_reasons: bool
+    calibration: str | Path | Calibration | None
+    judge: Judge | Member | str | Path | None
+    metric: PrimaryMetric | None
+    threshold: float | None
+    min_answered: float
+    abstention: Abstention
+    no_answer: NoAnswer
+    scale: int | None
+    weights: str | Path | Mapping[str, float] | Weights | None
+    checks: Checks
+    allow_code: AllowCode
+    budget: Budget | Mapping[str, Any] | None
+    store: bool | str | Path | Store
 
 
 def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:

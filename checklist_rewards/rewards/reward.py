@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
@@ -73,7 +73,7 @@ from checklist_rewards.rewards.ranks import (
     failed_on_any_rank,
     ranks,
 )
-from checklist_rewards.rewards.settings import NOT_COLUMNS, RewardConfig
+from checklist_rewards.rewards.settings import NOT_COLUMNS, RewardConfig, RewardKwargs
 from checklist_rewards.rewards.split import AsyncReward, By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
@@ -133,13 +133,14 @@ class ChecklistReward:
         scorer: ChecklistScorer | ScoringPipeline | RewardConfig | None = None,
         *,
         model: str | Engine = UNNAMED,
-        **settings: Any,
+        **settings: Unpack[RewardKwargs],
     ):
         if isinstance(scorer, RewardConfig):
             refuse_any(settings, "together with a RewardConfig; set it there")
             config, scorer = scorer, None
         else:
-            config = RewardConfig(model=model, **settings)
+            given: dict[str, Any] = {**settings}
+            config = RewardConfig(model=model, **given)
         scorer = scorer_of(scorer, config, apart=("metric",))
         if config.metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")

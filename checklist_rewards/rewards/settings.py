@@ -13,10 +13,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from checklist_rewards.chat import Part
 from checklist_rewards.config import Config, Made, Unchecked
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import in_folder
-from checklist_rewards.judges.settings import ScorerConfig
+from checklist_rewards.judges.settings import ScorerConfig, ScorerKwargs
+from checklist_rewards.messages import Images
 from checklist_rewards.rewards.batch import COMPLETION_IDS, ENVIRONMENTS, ReadingConfig
 from checklist_rewards.rewards.ranks import OnFailure
 from checklist_rewards.validation import finite
@@ -246,3 +248,25 @@ class RewardConfig(ReadingConfig, ScorerConfig):
         if isinstance(categories, str) or not isinstance(categories, Sequence):
             raise SampleError(f"categories={categories!r} is not allowed; it must be a list of strings.")
         return self
+
+
+class RewardKwargs(ScorerKwargs, total=False):
+    """The fields of [`RewardConfig`] but `model`, for type checkers and editors."""
+
+    name: str
+    column: str
+    reference_column: str | None
+    judged: Part
+    shaping: Sequence[Any] | None
+    retries: int
+    deadline: float | None
+    on_failure: OnFailure
+    log: str | Path | None
+    keep_thinking: bool
+    thinking_opened: bool | None
+    tokenizer: Any
+    thinking_tags: Sequence[str] | None
+    images: Images
+    categories: Sequence[str]
+    monitor: MonitorConfig | Mapping[str, Any] | None
+    evolving: EvolvingConfig | Mapping[str, Any] | None

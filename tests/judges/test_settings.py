@@ -1,16 +1,28 @@
 """Judge settings: one value, from keywords and from files."""
 
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
 import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, SampleError
 from checklist_rewards.files.documents import load
 from checklist_rewards.judges import CascadeJudge, LogprobJudge, PanelJudge, QualityJudge, ReasonedJudge
-from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, load_jury
+from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, ScorerKwargs, load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.rewards.settings import RewardConfig
+from checklist_rewards.rewards.settings import EvolvingConfig, MonitorConfig, RewardConfig, RewardKwargs
 from checklist_rewards.writer import Writer
 from tests.jsonl import read_jsonl, write_jsonl
+
+
+@pytest.mark.parametrize(("config", "keywords"), [(ScorerConfig, ScorerKwargs), (RewardConfig, RewardKwargs)])
+def test_the_keywords_for_type_checkers_are_the_fields_of_the_config(config, keywords):
+    declared = get_type_hints(config)
+    assert config.model_fields.keys() - {"model"} == (hints := get_type_hints(keywords)).keys()
+    for name, hint in hints.items():
+        nested = declared[name] in (MonitorConfig | None, EvolvingConfig | None)  # a mapping in Python
+        assert hint == (declared[name] | Mapping[str, Any] if nested else declared[name]), name
 
 
 def test_a_config_and_keywords_make_the_same_scorer():
