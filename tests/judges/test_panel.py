@@ -234,6 +234,7 @@ def test_only_the_unsure_and_the_unanswered_go_on():
     ("first", "settings", "asked"),
     [
         (cheap, {"margin": 0}, CHECKLIST[2:]),
+        (sure(0.75), {"margin": 0.5}, []),
         (sure(0.99, mass=0.6), {"mass": 0.9}, CHECKLIST),
         (Verdict(answer="no"), {}, []),  # a word is sure
     ],

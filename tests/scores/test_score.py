@@ -81,6 +81,7 @@ def test_too_little_answered_is_none_never_zero():
         ("1 1! 1", (1, 1, 1), 1.0, True, 1.0),
         ("1 1! 1", (1, None, 1), None, None, 1.0),  # 1 would be the score of an open gate
         ("1! 1! 1", (0, None, 1), 0.0, False, 0.5),  # whatever the lost one is
+        ("1! 1! 1", (1, None, 1), None, None, 1.0),
         ("1 -1!", (1, 1), 0.0, False, 0.0),  # a penalty fails when it is earned
         ("1 -1!", (1, 0), 1.0, True, 1.0),
     ],
