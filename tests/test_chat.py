@@ -81,7 +81,7 @@ def test_the_last_user_message_is_the_input_and_all_others_are_history(prompt, i
     assert prompt_text(prompt) == (input, history)
 
 
-CALLS = [{"function": {"name": "look", "arguments": {"word": "a"}}}]
+CALLS = [{"function": {"name": "look", "arguments": {"word": "a", "at": None}}}]  # Arrow adds fields as None
 TOOL = {"role": "tool", "content": "12"}
 LOOK = assistant("Let me look.", tool_calls=CALLS)
 TWO_PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
