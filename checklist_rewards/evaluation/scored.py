@@ -13,7 +13,6 @@ What cannot be read raises a [`SampleError`] that names the file and the row.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from checklist_rewards.keys import prompt_identity, worded
 from checklist_rewards.messages import with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
+from checklist_rewards.scores import ItemScore, Score, TargetState, expected, item_keys
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.validation import finite_or_none, one_sentence
 
@@ -522,15 +521,8 @@ def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     value = item.values.get(line.answer)
     probabilities = line.probabilities
     return ItemAnswer(
-        line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities
+        line.answer, value, value if probabilities is None else expected(item.values, probabilities), probabilities
     )
-
-
-def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:
-    """Expected value over the labels that have a value; None if these labels have zero probability in total."""
-    weighted = [(p, value) for label, p in probabilities.items() if (value := item.values.get(label)) is not None]
-    scale = math.fsum(p for p, _ in weighted)
-    return math.fsum(p * value for p, value in weighted) / scale if scale > 0 else None
 
 
 def stored_checklist(

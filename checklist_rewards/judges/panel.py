@@ -73,7 +73,7 @@ from checklist_rewards.judges.base import (
     quorate,
 )
 from checklist_rewards.judges.calibration import Member
-from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
+from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of, expected
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
@@ -274,16 +274,9 @@ def _pooled(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]
     each = [(v.probabilities or {label: float(label == answer) for label in item.values}, w) for answer, v, w in named]
     n = len(each)
     first, end = {"mean": (0, n), "min": (0, 1), "max": (n - 1, n), "median": ((n - 1) // 2, n // 2 + 1)}[rule]
-    pooled = sorted(each, key=lambda pair: _soft(item, pair[0]))[first:end]
+    pooled = sorted(each, key=lambda pair: expected(item.values, pair[0]) or 0.0)[first:end]
     weights = [weight for _, weight in pooled]
     return {label: fmean([one[label] for one, _ in pooled], weights) for label in item.values}
-
-
-def _soft(item: ChecklistItem, probabilities: Mapping[str, float]) -> float:
-    """Expected value over the options that have a value."""
-    pairs = [(p, value) for label, p in probabilities.items() if (value := item.values[label]) is not None]
-    assessed = math.fsum(p for p, _ in pairs)
-    return math.fsum(p * value for p, value in pairs) / assessed if assessed else 0.0
 
 
 class SharedProgress:

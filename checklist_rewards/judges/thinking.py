@@ -23,7 +23,6 @@ the mean. If fewer than half of the thoughts have one, the item is unanswered("q
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -36,7 +35,7 @@ from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.checklists import Key, key_of
-from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, lost_votes
 from checklist_rewards.judges.logprob import Labels, LogprobJudge, Read, as_declared
 from checklist_rewards.judges.questions import question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
@@ -160,12 +159,9 @@ class ThinkingJudge(LogprobJudge):
         """The verdict over all thoughts about a read."""
         if len(votes) == 1:
             return votes[0]
+        if (lost := lost_votes(votes, "thoughts")) is not None:
+            return Verdict(unanswered=lost, judge=self.name, votes=tuple(votes))
         answered = [vote for vote in votes if vote.unanswered is None and vote.probabilities is not None]
-        if not answered:
-            reasons = Counter(vote.unanswered for vote in votes)
-            return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name, votes=tuple(votes))
-        if (missed := missed_quorum(votes, voters="thoughts")) is not None:
-            return Verdict(unanswered=missed, judge=self.name, votes=tuple(votes))
         given = [vote.probabilities for vote in answered if vote.probabilities is not None]
         mean = {label: fmean([probabilities[label] for probabilities in given]) for label in given[0]}
         best = max(mean, key=mean.__getitem__)

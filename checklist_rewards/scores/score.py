@@ -639,11 +639,16 @@ def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | 
     return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
 
 
+def expected(values: Mapping[str, float | None], probabilities: Mapping[str, float]) -> float | None:
+    """Expected value over the labels that have a value; None if these labels have zero probability in total."""
+    weighed = [(p, value) for label, p in probabilities.items() if (value := values.get(label)) is not None]
+    scale = math.fsum(p for p, _ in weighed)
+    return math.fsum(p * value for p, value in weighed) / scale if scale > 0 else None
+
+
 def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
-    weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
-    known = [(p, v) for p, v in weighed if v is not None]
-    scale = math.fsum(p for p, _ in known)
-    return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
+    soft = expected({label: _value(item, label, abstention) for label in probabilities}, probabilities)
+    return hard if soft is None else min(1.0, max(0.0, soft))
 
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
