@@ -34,7 +34,7 @@ from checklist_rewards.backends import Backend, Engine, Progress, Reply, Samplin
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.replies import sample_replies
-from checklist_rewards.checklists import Key, key_of
+from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, lost_votes
 from checklist_rewards.judges.logprob import Labels, LogprobJudge, Read, as_declared
 from checklist_rewards.judges.questions import question_for_reads
@@ -115,8 +115,8 @@ class ThinkingJudge(LogprobJudge):
         ]
         verdicts, asked, spent = self._answered([read for group in after for read in group if read is not None])
         combined = [
-            self._combined([self._vote(thought, read, verdicts) for thought, read in zip(*pair, strict=True)])
-            for pair in zip(thoughts, after, strict=True)
+            self._combined(ask.item, [self._vote(*pair, verdicts) for pair in zip(group, reads, strict=True)])
+            for ask, group, reads in zip(asks, thoughts, after, strict=True)
         ]
         keys = [key_of(read.key, question) for read, question in zip(rendered, again, strict=True)]
         fresh = [
@@ -155,21 +155,23 @@ class ThinkingJudge(LogprobJudge):
         method: Method | None = None if verdict.method is None else "thought"
         return replace(verdict, reasoning=f"{thought.text}{mark}", method=method)
 
-    def _combined(self, votes: Sequence[Verdict]) -> Verdict:
-        """The verdict over all thoughts about a read."""
+    def _combined(self, item: ChecklistItem, votes: Sequence[Verdict]) -> Verdict:
+        """The verdict over all thoughts about an item. A word in place of probabilities counts as certain."""
         if len(votes) == 1:
             return votes[0]
         if (lost := lost_votes(votes, "thoughts")) is not None:
             return Verdict(unanswered=lost, judge=self.name, votes=tuple(votes))
-        answered = [vote for vote in votes if vote.unanswered is None and vote.probabilities is not None]
-        given = [vote.probabilities for vote in answered if vote.probabilities is not None]
+        answered = [vote for vote in votes if vote.unanswered is None]
+        given = [
+            vote.probabilities or {label: float(label == vote.answer) for label in item.values} for vote in answered
+        ]
         mean = {label: fmean([probabilities[label] for probabilities in given]) for label in given[0]}
         best = max(mean, key=mean.__getitem__)
         masses = [vote.mass for vote in answered if vote.mass is not None]
         return Verdict(
             mean,
             mass=fmean(masses) if masses else None,
-            reasoning=max(answered, key=lambda vote: vote.probabilities[best]).reasoning,  # type: ignore[index]
+            reasoning=answered[max(range(len(given)), key=lambda place: given[place][best])].reasoning,
             judge=self.name,
             method=answered[0].method,
             votes=tuple(votes),

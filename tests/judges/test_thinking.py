@@ -22,7 +22,7 @@ TWO = [Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
 class Thinks(Script):
     """Writes thoughts from a script, and reads P(yes) as a number that the thought names (0.5 if it names none).
 
-    After a thought with the word "aside", no label is likely.
+    After a thought with the word "aside", no label is likely; with "word", the server gives no log-probabilities.
     """
 
     continues = True
@@ -38,6 +38,8 @@ class Thinks(Script):
         return [self._of(written) for group in groups for written in group.written], Usage(7)
 
     def _of(self, written):
+        if "word" in written.thought:
+            return Answer(label=self.labels[0])
         words = [word for word in written.thought.split() if word.startswith("0.")]
         p = float(words[0]) if words else 0.5
         mass = 0.15 if "aside" in written.thought else 1
@@ -138,6 +140,11 @@ def test_several_thoughts_are_averaged_and_each_is_kept():
     engine = always("one 0.9", "two 0.7")
     assert p_yes(answers(ThinkingJudge(engine, votes=2, per="target"), SHORT, POLITE)) == pytest.approx([0.8] * 2)
     assert [{written.thought for written in group.written} for group in engine.groups] == [{"one 0.9"}, {"two 0.7"}]
+
+
+def test_a_word_after_one_of_several_thoughts_counts_as_certain():
+    for thoughts, mean in ((("word", "0.6"), 0.8), (("word", "word"), 1.0)):
+        assert p_yes(answers(ThinkingJudge(always(*thoughts), votes=2), SHORT)) == [pytest.approx(mean)]
 
 
 LOST = Reply(None, unanswered="timeout")
