@@ -115,6 +115,8 @@ class RunReport(Totals):
                 "micro (DRFR)": _number(self.tally.micro),
                 "answered": f"{answered} of {self.tally.reads}",
             }
+        if self.tally.not_needed:
+            lines["not needed"] = f"{self.tally.not_needed} items, because the score was fixed"
         lines |= self._states()
         for judge, count in (+self.silent).items():
             lines[f"votes of {judge}"] = f"{count} of {self.votes[judge]} unanswered"

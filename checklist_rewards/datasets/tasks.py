@@ -111,7 +111,7 @@ class Totals:
             self.states[score.state] += 1
         self.not_asked += score.no_answer
         for item in score.items:
-            if item.unanswered is not None and item.value is None:
+            if item.unanswered is not None and item.value is None and not item.not_needed:
                 self.miss(item.unanswered, row)
             for vote in item.votes or ():
                 self.votes[vote.judge or ""] += 1

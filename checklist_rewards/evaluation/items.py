@@ -227,7 +227,7 @@ class ItemAnalysis:
             if line.weight < 0:
                 self.penalties.add(key)
             if line.passed is None:
-                record.unanswered += line.unanswered is not None
+                record.unanswered += line.unanswered is not None and not line.not_needed
                 continue
             record.targets.append(number)
             record.passed.append(line.passed)

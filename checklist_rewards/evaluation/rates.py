@@ -233,6 +233,8 @@ class LabelSample:
 def _variance(line: ItemScore) -> float:
     """The variance of an answer that is 0 or 1 under the judge's probability of its own answer; the largest one, 0.25,
     without probabilities."""
+    if line.not_needed:
+        return 0.0
     chance = max(line.probabilities.values(), default=0.5) if line.probabilities else 0.5
     return chance * (1 - chance)
 

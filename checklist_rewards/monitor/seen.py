@@ -194,6 +194,7 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
             item.id in held_out,
         )
         for item in (() if score is None or score.no_answer else items)
+        if not item.not_needed
     )
     own_items = [item.id for item in items if item.category != EVOLVING_CATEGORY]
     question, identity = asked(prompt), prompt_identity(prompt, text.prompt_images)

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     CHECK_ERROR = "check_error", "the code check failed on this text"
     UNCALIBRATED = "uncalibrated", "the calibration requires a read of an empty target, which was not answered"
     NOT_READ = "not_read", "the stored score does not contain this item; score the text again"
+    NOT_NEEDED = "not_needed", "the score was fixed before this item was read (the former --decide-early)"
     NOT_SHARED = "not_shared", "only one of the two candidates has an answer to this item"
     NO_ANSWER = (
         "no_answer",

@@ -272,6 +272,11 @@ class ItemScore:
         """Whether a code check answered the item, alone or with the judge. Figures of a judge leave such items out."""
         return self.method == "check" or self.judge == "code"
 
+    @property
+    def not_needed(self) -> bool:
+        """Whether the item was not read because the score was fixed (only in stored scores)."""
+        return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
+
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
         value = self.soft if soft else self.value
@@ -388,11 +393,12 @@ class Score(BaseModel):
         all_weight = math.fsum(map(abs, weights))
         answered_weight = 1 - math.fsum(abs(line.weight) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))
+        early = any(line.not_needed for line in missing)
         primary = None
-        if len(missing) < len(items) and answered_weight >= aggregation.min_answered:
+        if early or (len(missing) < len(items) and answered_weight >= aggregation.min_answered):
             primary = gated
             gate_lost = any(line.required for line in lost)
-            if gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
+            if early or gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
                 fixed = lower is not None and upper is not None and upper - lower <= EQUAL
                 primary = lower if fixed else None
         required_passed = None
@@ -448,10 +454,15 @@ class Score(BaseModel):
 
     @property
     def unanswered(self) -> Counter[str]:
-        """Number of unanswered items by reason (without details). Those of a target without an answer do not count:
-        the judge was not asked."""
+        """Number of unanswered items by reason (without details). Items that the judge was not asked do not count:
+        those of a target without an answer, and those that were not needed."""
         reasons = (item.unanswered.reason for item in self.items if item.unanswered is not None)
-        return Counter(str(reason) for reason in reasons if reason != Reason.NO_ANSWER)
+        return Counter(str(reason) for reason in reasons if reason not in (Reason.NO_ANSWER, Reason.NOT_NEEDED))
+
+    @property
+    def not_needed(self) -> int:
+        """Number of items that were not read because the score was fixed (only in stored scores)."""
+        return sum(item.not_needed for item in self.items)
 
     @property
     def no_answer(self) -> bool:

@@ -96,7 +96,9 @@ class Tally:
     unscored: int = 0
     """Targets without a score, which no mean contains."""
     reads: int = 0
-    """Items of the targets that have an answer."""
+    """Items of the targets that have an answer, without those that were not needed."""
+    not_needed: int = 0
+    """Items that were not read because the score was fixed."""
     unanswered: Counter[str] = field(default_factory=Counter)
     all: PassRate = field(default_factory=PassRate)
     """Pass rates of all items."""
@@ -109,7 +111,8 @@ class Tally:
 
     def add(self, score: Score) -> None:
         """Add one score."""
-        self.reads += 0 if score.no_answer else score.total
+        self.reads += 0 if score.no_answer else score.total - score.not_needed
+        self.not_needed += score.not_needed
         self.unanswered.update(score.unanswered)
         passed: dict[str | None, list[bool]] = {}
         for item in score.items:
@@ -121,7 +124,7 @@ class Tally:
             if category is not None:
                 self.by_category.setdefault(category, PassRate()).add(sum(outcomes), len(outcomes))
         if score.primary_score is None:
-            self.unscored += 1
+            self.unscored += not score.not_needed
         else:
             self.scored += 1
             self.primary_sum += score.primary_score
@@ -131,6 +134,7 @@ class Tally:
         self.scored += other.scored
         self.unscored += other.unscored
         self.reads += other.reads
+        self.not_needed += other.not_needed
         self.unanswered.update(other.unanswered)
         self.all += other.all
         for category, rate in other.by_category.items():

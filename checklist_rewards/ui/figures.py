@@ -124,6 +124,8 @@ class FileFigures:
             return
         for key, line in zip(item_keys(score.items), score.items, strict=True):
             _, rate, reasons = self.items.setdefault(key, (line, PassRate(), Counter()))
+            if line.not_needed:
+                continue
             if line.passed is not None:
                 rate.add(int(line.passed), 1)
             if line.unanswered is not None:

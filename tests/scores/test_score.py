@@ -22,6 +22,7 @@ from checklist_rewards.scores import (
     rescore,
     score_checklist,
 )
+from checklist_rewards.scores.reasons import Reason
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.scores.tally import tally
 from tests.judges.fakes import options
@@ -112,6 +113,9 @@ def test_a_lost_penalty_that_could_change_nothing_leaves_the_score():
     assert (lost.primary_score, lost.lower, lost.upper, lost.expected_score) == (0.0, 0.0, 0.0, None)
     assert lost.under("net").primary_score is None
     assert scored("1 1 -1", 0, 0, None, min_answered=0.9).primary_score is None
+    unread = Verdict(unanswered=Reason.NOT_NEEDED)
+    score = score_checklist(checklist_of("1 1! -1"), [unread, p(0.0), unread])
+    assert score.primary_score == 0.0 and score.unanswered == {}
 
 
 SCALE = options(bad=0.2, fair=0.5, good=1.0)
