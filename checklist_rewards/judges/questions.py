@@ -252,4 +252,4 @@ def _drawn(what: str, item: ChecklistItem, entry: tuple[str, Labelled]) -> str:
 
 def compared(text: str) -> str:
     """What examples are compared by: models and people change the case of a text, too."""
-    return worded(text).casefold()
+    return worded(text.casefold())
