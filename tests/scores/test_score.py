@@ -116,6 +116,8 @@ def test_a_lost_penalty_that_could_change_nothing_leaves_the_score():
     unread = Verdict(unanswered=Reason.NOT_NEEDED)
     score = score_checklist(checklist_of("1 1! -1"), [unread, p(0.0), unread])
     assert score.primary_score == 0.0 and score.unanswered == {}
+    counted = tally([score, score.model_copy(update={"primary_score": None})])
+    assert (counted.reads, counted.not_needed, counted.unscored) == (2, 4, 0)
 
 
 SCALE = options(bad=0.2, fair=0.5, good=1.0)
