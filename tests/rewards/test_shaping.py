@@ -40,6 +40,8 @@ def test_credits_are_soft_or_hard_and_none_where_nothing_was_answered():
     score = score_checklist(MIXED, [p(0.9), LOST, p(0.2)])
     assert item_credits(MIXED, score) == [pytest.approx(0.9), None, pytest.approx(0.8)]
     assert item_credits(MIXED, score, "hard") == [1.0, None, 1.0]
+    turned = Checklist(items=tuple(item.model_copy(update={"weight": -item.weight}) for item in MIXED.items))
+    assert item_credits(turned, score) == [pytest.approx(0.1), None, pytest.approx(0.2)]  # the checklist's weights
     with pytest.raises(SampleError, match="but the checklist has"):
         item_credits(Checklist.parse(["b?"]), score)
     with pytest.raises(SampleError, match="fuzzy"):
