@@ -157,6 +157,7 @@ LOST = Reply(None, unanswered="timeout")
         (["0.7", "aside", "0.9"], 0.8, [None, "off_label", None]),
         (["0.9", LOST, LOST], "quorum: timeout: 1 of 3 thoughts answered", [None, "timeout", "timeout"]),
         ([LOST, LOST], "timeout", ["timeout", "timeout"]),
+        (["aside", LOST, LOST], "timeout", ["off_label", "timeout", "timeout"]),  # the most frequent reason
     ],
 )
 def test_what_is_missing_has_no_part_in_the_mean(thoughts, outcome, reasons):
