@@ -9,7 +9,7 @@
 #                           some of them: make test-frameworks FRAMEWORKS="verl areal"
 #   make test-versions      parts of the suite with other versions of TRL, transformers, torch and datasets, and the base
 #                           package at its lowest bounds; some of them: make test-versions VERSIONS="trl=1.14.0 base"
-#   make house   counts lines, modules, ideas, options and imports
+#   make house   counts lines, modules, options and imports
 #   make mutants    a sample of mutants of the core modules, each against its tests: make mutants MUTANTS=30 SEED=1
 
 PYTHON ?= python3

@@ -292,12 +292,11 @@ def completion_text(
     *,
     part: Part = "answer",
     keep_thinking: bool = False,
-    opened: bool | None = None,
     images: Images = "show",
 ) -> str:
     """The answer of a completion, or its transcript; "" without one. See [`CompletionReader.read`], which also returns
     the state. Raises [`SampleError`] for a text with an image, which would not be held."""
-    target = CompletionReader(part=part, keep_thinking=keep_thinking, images=images).read(completion, opened=opened)
+    target = CompletionReader(part=part, keep_thinking=keep_thinking, images=images).read(completion)
     if has_images(target.text):
         raise SampleError("the text has an image, but only inputs, histories and targets may have images.")
     return target.text

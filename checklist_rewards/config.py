@@ -153,7 +153,7 @@ class Allowed(NamedTuple):
             elif self.kind is int:
                 whole_number(name, value, at_least=self.at_least)
             elif self.kind is float and self.at_most is not None:
-                fraction(name, value, at_least=self.at_least)
+                fraction(name, value)
             elif self.kind is float:
                 finite(name, value, at_least=self.at_least)
         except SampleError as error:

@@ -30,10 +30,10 @@ from checklist_rewards.images import has_images, images_in
 from checklist_rewards.judges.base import Answers, Ask, Progress
 from checklist_rewards.judges.calibration import Member
 from checklist_rewards.judges.checked import (
-    CODE,
     by_check,
     by_judge,
     check_and_ask,
+    failed_check,
     run_check,
     usable_check,
     without_check,
@@ -334,11 +334,7 @@ class ChecklistScorer:
         if not checks or not self._is_judged(sample.target_state):
             return sample
         over = time.monotonic() + seconds
-        late = Verdict(
-            unanswered=Unanswered(Reason.CHECK_ERROR, f"the checks of this row took more than {seconds:g} s"),
-            judge=CODE,
-            method="check",
-        )
+        late = failed_check(f"the checks of this row took more than {seconds:g} s")
         verdicts = {
             check: run_check(item, sample.target, sample.input, self.config.allow_code)
             if time.monotonic() < over

@@ -50,10 +50,10 @@ def whole_number(name: str, value: object, *, at_least: int | None = 1) -> None:
         raise SampleError(f"{name}={shown(value)} is not allowed; it must be a whole number{limit}.")
 
 
-def fraction(name: str, value: object, *, at_least: float = 0.0) -> None:
-    """Check that `value` is a number from `at_least` to 1."""
-    if not is_finite(value) or not at_least <= value <= 1:
-        raise SampleError(f"{name}={shown(value)} is not allowed; it must be a number from {at_least:g} to 1.")
+def fraction(name: str, value: object) -> None:
+    """Check that `value` is a number from 0 to 1."""
+    if not is_finite(value) or not 0 <= value <= 1:
+        raise SampleError(f"{name}={shown(value)} is not allowed; it must be a number from 0 to 1.")
 
 
 def is_finite(value: object) -> TypeGuard[float]:

@@ -1,12 +1,11 @@
-"""Counts ideas: how much a reader must hold in the head. `make house` prints the table; no test uses it.
+"""Counts how much a reader must hold in the head. `make house` prints the table; no test uses it.
 
     python tests/house.py                                    # this checkout
     python tests/house.py --root ../old --root . --aim       # checkouts side by side, with the aim
 
 Each checkout is counted by its own files. What has to be run (a call of a reward, a help page) runs in a process of
 its own with the package of that checkout. What cannot be counted is "-". Files are counted as `wc -l` does: Python,
-and of `docs/` the Markdown without the generated `docs/api/`. Ideas are counted by the names in the lists below: a
-list that names no class or function of today counts too little, so add the new name where an idea is replaced.
+and of `docs/` the Markdown without the generated `docs/api/`.
 """
 
 from __future__ import annotations
@@ -26,10 +25,6 @@ AIM = {
     "one completion: functions": 95,
     "one completion: modules": 12,
     "one completion: changes of module": 90,
-    "a judge's dialects": 1,
-    "record classes of a scored text": 1,
-    "parsers of labels": 1,
-    "readers of rows": 1,
     "score --help: options": 15,
     "score --help: lines": 60,
     "tests: lines": 40000,
@@ -38,38 +33,6 @@ AIM = {
     "imports: floors": 14,
     "imports: arrows": 180,
 }
-
-DIALECTS = {
-    "the model": ("judges/settings.py:JudgeConfig",),
-    "a file of judges": ("judges/settings.py:_known",),
-    "a pipeline file": ("pipelines/config.py:GeneratorConfig",),
-    "the YAML of a reward": ("rewards/configured.py:reward_of",),
-    "Python": ("judges/settings.py:JudgeKwargs", "judges/settings.py:JudgeSettings"),
-}
-"""Ways to write a judge, each by functions and classes of which one shows that it has a parser of its own."""
-RECORDS = (
-    "Record StoredRow StoredScore JudgedRow Logged Seen LabelledScores LabelledRow LabelledPair LabelledRead Example "
-    "AttackRow Prepared StoredFile ScoredText"
-).split()
-"""Classes that hold a scored text."""
-LABEL_PARSERS = (
-    "evaluation/agreement/scored.py:labels_of",
-    "distill/labels.py:LabelledPair",
-    "judges/questions.py:Example",
-    "judges/labels.py:read_column",
-)
-"""What reads labels from cells, by module and name."""
-ROW_READERS = (
-    "datasets/rows.py:Columns",
-    "rows.py:Columns",
-    "datasets/sources.py:read_source",
-    "datasets/importing.py:imported_rows",
-    "distill/labels.py:LabelledPair",
-    "server/rows.py:_sample",
-    "server/rows.py:_sample",
-    "ui/records.py:RecordFile",
-)
-"""What has an idea of its own of the columns of a row."""
 
 CALL = """
 import sys
@@ -131,16 +94,10 @@ def main() -> None:
 def counts(root: Path) -> dict[str, int]:
     """All indicators of a checkout."""
     package = sources(root / PACKAGE)
-    places = set(definitions(root / PACKAGE, package))
-    names = {place.rpartition(":")[2] for place in places}
     floors, arrows = drawing(root)
     found = {
         "package: lines": lines(package),
         "package: modules": len(package),
-        "a judge's dialects": sum(any(name in places for name in ways) for ways in DIALECTS.values()),
-        "record classes of a scored text": sum(name in names for name in RECORDS),
-        "parsers of labels": sum(name in places for name in LABEL_PARSERS),
-        "readers of rows": sum(name in places for name in ROW_READERS),
         "tests: lines": lines(sources(root / "tests")),
         "recipes: lines": lines(sources(root / "recipes")),
         "docs: lines": lines(path for path in (root / "docs").rglob("*.md") if path.parent.name != "api"),
@@ -174,14 +131,6 @@ def sources(folder: Path) -> list[Path]:
 def lines(paths: Iterable[Path]) -> int:
     """The number of lines, as `wc -l` counts them."""
     return sum(path.read_bytes().count(b"\n") for path in paths)
-
-
-def definitions(folder: Path, paths: Iterable[Path]) -> Iterator[str]:
-    """The functions and classes of modules, as `folder/module.py:name`."""
-    for path in paths:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                yield f"{path.relative_to(folder).as_posix()}:{node.name}"
 
 
 def drawing(root: Path) -> tuple[int, int]:

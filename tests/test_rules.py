@@ -5,7 +5,6 @@ import torch
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.files.store import Store
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 
@@ -55,30 +54,6 @@ def test_rule_3_a_label_is_read_exactly(pocket):
             yes, no = (sum(shares[i].item() for i in pocket.tokens.label_ids(label)) for label in ("yes", "no"))
             assert item.mass == pytest.approx(yes + no, abs=1e-5)
             assert item.probabilities["yes"] == pytest.approx(yes / (yes + no), abs=1e-5)
-
-
-def test_rule_4_a_prefix_is_computed_once(pocket):
-    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
-    scorer.score_batch([Sample(QUESTIONS, text) for text in TEXTS * 2])
-    receipt = scorer.receipt
-    assert (receipt.reads, receipt.asked, receipt.deduplicated) == (24, 12, 12)
-    assert receipt.floor_tokens <= receipt.computed_tokens < receipt.prompt_tokens
-    one = ChecklistScorer("pocket", backend="transformers", store=False)
-    one.score(QUESTIONS, TEXTS[0])
-    assert one.receipt.computed_tokens == one.receipt.floor_tokens < one.receipt.prompt_tokens
-
-
-def test_rule_5_rerun_is_resume_and_one_changed_word_is_one_read(pocket, tmp_path):
-    samples = [Sample(QUESTIONS, text) for text in TEXTS]
-    first = ChecklistScorer("pocket", backend="transformers", store=tmp_path / "store")
-    before = first.score_batch(samples)
-    again = ChecklistScorer("pocket", backend="transformers", store=tmp_path / "store")
-    assert again.score_batch(samples) == before
-    assert (again.receipt.asked, again.receipt.stored) == (0, 12)
-    changed = [QUESTIONS[0].replace("question", "exclamation"), *QUESTIONS[1:]]
-    again.score(changed, TEXTS[0])
-    assert again.receipt.asked == 1
-    assert len(Store(tmp_path / "store")) == 13
 
 
 def test_rule_6_order_batch_and_token_budget_do_not_change_a_verdict(pocket):

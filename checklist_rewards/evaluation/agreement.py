@@ -33,7 +33,7 @@ from checklist_rewards.evaluation.measures import (
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
-from checklist_rewards.scores import EQUAL, Aggregation, Verdict, score_checklist
+from checklist_rewards.scores import EQUAL, Verdict, score_checklist
 from checklist_rewards.validation import import_extra, np
 
 EXACT_BELOW = 25
@@ -546,9 +546,8 @@ def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float |
     score = row.judged
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None
-    rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
-    return score_checklist(Checklist(items=row.items), verdicts, rules).primary_score
+    return score_checklist(Checklist(items=row.items), verdicts, score.aggregation).primary_score
 
 
 def _error(unit: Unit) -> float:

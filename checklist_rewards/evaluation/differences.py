@@ -29,7 +29,7 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, To
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers, known_text, warn_of_no_text
 from checklist_rewards.evaluation.measures import kappa_of, tau
-from checklist_rewards.evaluation.scored import ScoredText, soft_value
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import ItemScore, Score
 from checklist_rewards.validation import np
 
@@ -352,7 +352,7 @@ class Differences:
                 _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
                 if shift is not None:
                     _add(sums, shifted=1, shift=shift, distance=abs(shift))
-            before, after = soft_value(first), soft_value(second)
+            before, after = first.soft, second.soft
             if shift is None and before is not None and after is not None:
                 shift = after - before
             size = float(flipped) if shift is None else abs(shift)

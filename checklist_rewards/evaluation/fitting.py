@@ -37,7 +37,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Groups, Rule, bounds, t_quantile
 from checklist_rewards.evaluation.measures import connected
-from checklist_rewards.evaluation.scored import ScoredText, soft_value
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
 
@@ -146,7 +146,7 @@ def labelled_scores(
                 f"{row.where}: the label has one value per item; weights are fitted to one number per text, or to "
                 "preferences (--pairs)."
             )
-        lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if soft_value(line) is not None]
+        lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if line.soft is not None]
         scored = None not in (score.primary_score, score.expected_score) and not score.no_answer
         if scored and score.required_passed is not False and place in wanted:
             used.append((place, row, lines))
@@ -159,13 +159,13 @@ def labelled_scores(
     for number, (_, row, lines) in enumerate(used):
         of = [index.get(key if by == "item" else line.category, index.get(None, -1)) for key, line in lines]
         means = {
-            column: fmean(abs(_weight(line)) for (_, line), its in zip(lines, of, strict=True) if its == column)
+            column: fmean(abs(line.weight) for (_, line), its in zip(lines, of, strict=True) if its == column)
             for column in of
         }
         occurring[list(means)] += 1
-        bases[number] = all(_weight(line) <= 0 for line in row.judged.items)
+        bases[number] = all(line.weight <= 0 for line in row.judged.items)
         for (_, line), column in zip(lines, of, strict=True):
-            weight, value = _weight(line), soft_value(line) or 0.0
+            weight, value = line.weight, line.soft or 0.0
             relative = abs(weight) / means[column] if means[column] else 0.0
             weights[column].append(abs(weight))
             earned[number, column] += math.copysign(relative * value, weight)
@@ -192,10 +192,6 @@ def labelled_scores(
     )
     _enough(found, texts[0].where.rpartition(",")[0])
     return found
-
-
-def _weight(line: ItemScore) -> float:
-    return 1.0 if line.weight is None else line.weight
 
 
 def _names(

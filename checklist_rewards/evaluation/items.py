@@ -224,7 +224,7 @@ class ItemAnalysis:
         for key, line in zip(keys, score.items, strict=True):
             record = self._items.setdefault(key, _ItemRecord(line.question, line.category))
             record.add_samples(line)
-            if (line.weight or 0.0) < 0:
+            if line.weight < 0:
                 self.penalties.add(key)
             if line.passed is None:
                 record.unanswered += line.unanswered is not None and not line.not_needed

@@ -13,7 +13,6 @@ What cannot be read raises a [`SampleError`] that names the file and the row.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from checklist_rewards.keys import prompt_identity, worded
 from checklist_rewards.messages import with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
+from checklist_rewards.scores import ItemScore, Score, TargetState, expected, item_keys
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.validation import finite_or_none, one_sentence
 
@@ -522,20 +521,8 @@ def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     value = item.values.get(line.answer)
     probabilities = line.probabilities
     return ItemAnswer(
-        line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities
+        line.answer, value, value if probabilities is None else expected(item.values, probabilities), probabilities
     )
-
-
-def soft_value(line: ItemScore) -> float | None:
-    """The soft value of an answer, the hard one in files without soft values; None if it has none."""
-    return line.value if line.soft is None else line.soft
-
-
-def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:
-    """Expected value over the labels that have a value; None if these labels have zero probability in total."""
-    weighted = [(p, value) for label, p in probabilities.items() if (value := item.values.get(label)) is not None]
-    scale = math.fsum(p for p, _ in weighted)
-    return math.fsum(p * value for p, value in weighted) / scale if scale > 0 else None
 
 
 def stored_checklist(
@@ -611,9 +598,8 @@ def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: 
     if stated is not None and worded(stated.question) == worded(line.question):
         return stated
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
-    weight = 1.0 if line.weight is None else line.weight
     item = ChecklistItem(
-        id=line.id, question=line.question, weight=weight, required=line.required, category=line.category
+        id=line.id, question=line.question, weight=line.weight, required=line.required, category=line.category
     )
     if set(labels) <= {YES, NO}:
         return item
@@ -634,8 +620,7 @@ def as_scored(checklist: Checklist, score: Score | None) -> Checklist:
     items = []
     for key, item in zip(item_keys(checklist.items), checklist.items, strict=True):
         line = lines.get(key)
-        # Scores of earlier versions have no weights.
-        if line and line.weight is not None and (line.weight, line.required) != (item.weight, item.required):
+        if line and (line.weight, line.required) != (item.weight, item.required):
             if worded(line.question) == worded(item.question):
                 item = item.model_copy(update={"weight": line.weight, "required": line.required})
         items.append(item)

@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, Totals
 from checklist_rewards.evaluation.intervals import NO_INTERVAL, SHARE, Rule
-from checklist_rewards.evaluation.scored import soft_value
 from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import import_extra, np
 
@@ -243,7 +242,7 @@ class Variance:
         for key, *lines in zip(keys, *(score.items for score in scores), strict=True):
             if all(line.by_code for line in lines):
                 continue
-            answers = [soft_value(line) for line in lines]
+            answers = [line.soft for line in lines]
             if None in answers:
                 complete = False
                 continue

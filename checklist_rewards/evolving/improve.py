@@ -55,7 +55,7 @@ from checklist_rewards.images import shown
 from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.keys import prompt_identity
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import EQUAL, Aggregation, ItemScore, Score, rescore
+from checklist_rewards.scores import EQUAL, ItemScore, Score, rescore
 from checklist_rewards.validation import np, whole_number
 
 MIN_LABELS, MIN_GROUPS = 60, 15
@@ -206,7 +206,7 @@ class _Rows:
         else:
             scores = [one.score for one in self.rows]
         for one, score in zip(self.rows, scores, strict=True):
-            if score is None or (score.aggregation or Aggregation()).primary_metric == "quality":
+            if score is None or score.aggregation.primary_metric == "quality":
                 raise SampleError(f"{one.where}: the row has no score of a checklist; set a judge.")
             lines = {line.id: line for line in score.items}
             missing = [item for item in checklist.items if item.id not in lines]
@@ -286,7 +286,7 @@ class _Rows:
             if self.rules[n].no_answer or self.rules[n].primary_metric != "expected" or not plain:
                 return None
             assert line is not None
-            found.append(line.value if line.soft is None else line.soft)
+            found.append(line.soft)
         return np.array(found, float)
 
     def labels(self, part: int) -> np.ndarray:

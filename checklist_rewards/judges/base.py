@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -139,6 +140,15 @@ def quorate(weights: Sequence[float], answered: Sequence[bool], quorum: float) -
     answered_weight = math.fsum(weight for weight, did in zip(weights, answered, strict=True) if did)
     # The tolerance allows for floating-point sums of weights such as 0.1.
     return any(answered) and answered_weight / math.fsum(weights) >= quorum - 1e-9
+
+
+def lost_votes(votes: Sequence[Verdict], voters: str) -> Unanswered | None:
+    """The reason if several replies or thoughts of one judge give no verdict: the most frequent reason if none of them
+    answered, else that too few did; None if enough did."""
+    reasons = Counter(vote.unanswered for vote in votes)
+    if None not in reasons:
+        return reasons.most_common(1)[0][0]
+    return missed_quorum(votes, voters=voters)
 
 
 def missed_quorum(

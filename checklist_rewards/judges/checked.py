@@ -154,13 +154,17 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
         if holds not in (True, False):
             raise TypeError(f"holds() returned {holds!r:.80} instead of True or False")
     except (CheckError, ChecklistError) as error:
-        return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, str(error)), judge=CODE, method="check")
+        return failed_check(str(error))
     except Exception as error:
         # A failed check leaves its item unanswered; the other reads must not be lost.
         logger.warning("the check %s failed: %s: %s", item.check, type(error).__name__, error)
-        why = Unanswered(Reason.CHECK_ERROR, f"{type(error).__name__}: {error}"[:200])
-        return Verdict(unanswered=why, judge=CODE, method="check")
+        return failed_check(f"{type(error).__name__}: {error}"[:200])
     return Verdict(answer=YES if holds else NO, judge=CODE, method="check")
+
+
+def failed_check(why: str) -> Verdict:
+    """The verdict of a check that did not answer."""
+    return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, why), judge=CODE, method="check")
 
 
 def without_check(item: ChecklistItem, scale: Sequence[Option] | None = None) -> ChecklistItem:

@@ -73,7 +73,7 @@ from checklist_rewards.judges.base import (
     quorate,
 )
 from checklist_rewards.judges.calibration import Member
-from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
+from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of, expected
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
@@ -206,16 +206,39 @@ class PanelJudge(JudgeGroup):
         errors = [error for *_, error in answers if error is not None]
         if errors and not quorate(self.weights, [error is None for *_, error in answers], self.quorum):
             raise errors[0]
-        votes = [found for found, *_ in answers]
-        how: dict[str, Any] = {
-            "rule": self.rule,
-            "weights": self.weights,
-            "quorum": self.quorum,
-            "threshold": self.threshold,
-        }
-        of_asks = zip(asks, zip(*votes, strict=True), strict=True)
-        verdicts = [combine(ask.item, of_ask, judge=self.name, **how) for ask, of_ask in of_asks]
+        of_asks = zip(asks, zip(*(found for found, *_ in answers), strict=True), strict=True)
+        verdicts = [self._combined(ask.item, votes) for ask, votes in of_asks]
         return verdicts, sum((receipt for _, receipt, _ in answers), Receipt())
+
+    def _combined(self, item: ChecklistItem, found: Sequence[Verdict]) -> Verdict:
+        """The verdicts of the judges on one item as one, with all votes; see the module docstring for the rules. The
+        sign of the item's weight decides ties."""
+        rule, judge = self.rule, self.name
+        votes = tuple([v if v.unanswered else replace(v, answer=answer_of(item, v, self.threshold)) for v in found])
+        if (missed := missed_quorum(votes, self.weights, self.quorum)) is not None:
+            return Verdict(unanswered=missed, judge=judge, votes=votes)
+        weights = self.weights if rule in ("mean", "weighted") else [1.0] * len(votes)
+        named = [(str(v.answer), v, weight) for v, weight in zip(votes, weights, strict=True) if v.unanswered is None]
+        abstained = [entry for entry in named if item.values[entry[0]] is None]
+        if 2 * len(abstained) >= len(named):
+            return _voted(_winner(item, abstained), named, item, judge, votes)
+        named = [entry for entry in named if item.values[entry[0]] is not None]
+        if rule in SOFT_RULES:
+            return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=votes)
+        answers = {answer for answer, _, _ in named}
+        if rule == "unanimous" and len(answers) > 1 and item.options is not None:
+            different = Unanswered(Reason.DISAGREEMENT, ", ".join(sorted(answers)))
+            return Verdict(unanswered=different, judge=judge, votes=votes)
+        if rule in ("unanimous", "any"):
+            winner = answers.pop() if len(answers) == 1 else (NO if rule == "unanimous" else YES)
+            named = [entry for entry in named if entry[0] == winner]
+        else:
+            winner = _winner(item, named)
+            heads = sum(answer == winner for answer, _, _ in named)
+            if rule == "majority" and item.options is not None and 2 * heads <= len(named):
+                short = Unanswered(Reason.NO_MAJORITY, f"{heads} of {len(named)} say {winner!r}")
+                return Verdict(unanswered=short, judge=judge, votes=votes)
+        return _voted(winner, named, item, judge, votes)
 
 
 def _weights(weights: Sequence[float] | None, judges: int) -> list[float]:
@@ -225,47 +248,6 @@ def _weights(weights: Sequence[float] | None, judges: int) -> list[float]:
             f"weights={shown(weights)} is not allowed; it must have one number above 0 for each of {judges} judges."
         )
     return found
-
-
-def combine(
-    item: ChecklistItem,
-    votes: Sequence[Verdict],
-    *,
-    rule: Rule = "mean",
-    weights: Sequence[float] | None = None,
-    quorum: float = DEFAULT_QUORUM,
-    threshold: float = DEFAULT_THRESHOLD,
-    judge: str | None = None,
-) -> Verdict:
-    """Combine the verdicts of several judges on one item into one with all votes; see the module docstring for the
-    rules. The sign of the item's weight decides ties. `judge` is the name of the panel in the verdict."""
-    weights = [1.0] * len(votes) if weights is None else weights
-    judge = f"panel of {len(votes)}" if judge is None else judge
-    votes = tuple([v if v.unanswered else replace(v, answer=answer_of(item, v, threshold)) for v in votes])
-    if (missed := missed_quorum(votes, weights, quorum)) is not None:
-        return Verdict(unanswered=missed, judge=judge, votes=votes)
-    weights = weights if rule in ("mean", "weighted") else [1.0] * len(votes)
-    named = [(str(v.answer), v, weight) for v, weight in zip(votes, weights, strict=True) if v.unanswered is None]
-    abstained = [entry for entry in named if item.values[entry[0]] is None]
-    if 2 * len(abstained) >= len(named):
-        return _voted(_winner(item, abstained), named, item, judge, votes)
-    named = [entry for entry in named if item.values[entry[0]] is not None]
-    if rule in SOFT_RULES:
-        return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=votes)
-    answers = {answer for answer, _, _ in named}
-    if rule == "unanimous" and len(answers) > 1 and item.options is not None:
-        different = Unanswered(Reason.DISAGREEMENT, ", ".join(sorted(answers)))
-        return Verdict(unanswered=different, judge=judge, votes=votes)
-    if rule in ("unanimous", "any"):
-        winner = answers.pop() if len(answers) == 1 else (NO if rule == "unanimous" else YES)
-        named = [entry for entry in named if entry[0] == winner]
-    else:
-        winner = _winner(item, named)
-        heads = sum(answer == winner for answer, _, _ in named)
-        if rule == "majority" and item.options is not None and 2 * heads <= len(named):
-            short = Unanswered(Reason.NO_MAJORITY, f"{heads} of {len(named)} say {winner!r}")
-            return Verdict(unanswered=short, judge=judge, votes=votes)
-    return _voted(winner, named, item, judge, votes)
 
 
 Named = Sequence[tuple[str, Verdict, float]]
@@ -292,16 +274,9 @@ def _pooled(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]
     each = [(v.probabilities or {label: float(label == answer) for label in item.values}, w) for answer, v, w in named]
     n = len(each)
     first, end = {"mean": (0, n), "min": (0, 1), "max": (n - 1, n), "median": ((n - 1) // 2, n // 2 + 1)}[rule]
-    pooled = sorted(each, key=lambda pair: _soft(item, pair[0]))[first:end]
+    pooled = sorted(each, key=lambda pair: expected(item.values, pair[0]) or 0.0)[first:end]
     weights = [weight for _, weight in pooled]
     return {label: fmean([one[label] for one, _ in pooled], weights) for label in item.values}
-
-
-def _soft(item: ChecklistItem, probabilities: Mapping[str, float]) -> float:
-    """Expected value over the options that have a value."""
-    pairs = [(p, value) for label, p in probabilities.items() if (value := item.values[label]) is not None]
-    assessed = math.fsum(p for p, _ in pairs)
-    return math.fsum(p * value for p, value in pairs) / assessed if assessed else 0.0
 
 
 class SharedProgress:

@@ -26,7 +26,6 @@ from statistics import fmean
 from typing import Any, Literal
 
 from checklist_rewards.backends import Backend, Engine, ReadGroup, Reply, Sampling
-from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import OF_CONTENT
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
@@ -40,7 +39,8 @@ from checklist_rewards.scores.reasons import Unanswered
 
 Thinking = Literal["none", "closed", "open"]
 
-DEFAULT_MARGIN = 0.3
+LEAST_MARGIN = 0.3
+"""Smallest difference between the mean P(yes) of yes items and of no items."""
 _ANSWERED = 0.5
 _OPENING_TOKENS = 16
 
@@ -254,25 +254,22 @@ class ProbeReport:
 
 
 def probe(
-    model: str | Engine = UNNAMED,
+    model: str | Engine,
     *,
-    backend: str | Backend = "auto",
-    base_url: str | None = None,
     prompt: str | Path | PromptTemplate | None = None,
     mass_floor: float = DEFAULT_MASS_FLOOR,
     threshold: float = DEFAULT_THRESHOLD,
-    margin: float = DEFAULT_MARGIN,
     replies: bool = True,
 ) -> ProbeReport:
     """Ask a judge twelve questions with known answers.
 
     Args:
-        model, backend, base_url, prompt, mass_floor:
-            The judge, as in [`JudgeConfig`].
+        model (`str` or [`Engine`]):
+            The judge: a local folder, a Hub id, or an engine, such as that of a server.
+        prompt, mass_floor (*optional*):
+            As in [`JudgeConfig`].
         threshold (`float`, *optional*, defaults to `0.6`):
             Lowest P(yes) that counts as yes. Only `accuracy` depends on it.
-        margin (`float`, *optional*, defaults to `0.3`):
-            Smallest difference between the mean P(yes) of yes items and of no items.
         replies (`bool`, *optional*, defaults to `True`):
             Let the judge also write the first words of its answers, which show why labels have little probability.
 
@@ -283,7 +280,7 @@ def probe(
         ModelError: If the model is not found, or its label probabilities cannot be read at all.
         SampleError: If `prompt` or `mass_floor` is given for a cross-encoder.
     """
-    asked = Engine.of(model, backend, base_url)
+    asked = Engine.of(model)
     judge = JudgeConfig(model=asked, prompt=prompt, mass_floor=mass_floor).build(store=False)
     judge.validate()
     engine = asked.load()
@@ -302,7 +299,7 @@ def probe(
         model=judge.name,
         lines=lines,
         threshold=threshold,
-        least_margin=margin,
+        least_margin=LEAST_MARGIN,
         labels=None if tokens is None else _labels(tokens),
         tail=tail,
         taken=sum(r is not None and not (r.text or "").strip() and r.thought is not None for r in written),

@@ -41,6 +41,7 @@ from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges.labels import STOPS, Labelled, label_of, named, read_labelled
+from checklist_rewards.keys import worded
 from checklist_rewards.prompts import fence
 from checklist_rewards.validation import whole_number
 
@@ -250,5 +251,5 @@ def _drawn(what: str, item: ChecklistItem, entry: tuple[str, Labelled]) -> str:
 
 
 def compared(text: str) -> str:
-    """A text without case and spacing, which models and people may change."""
-    return " ".join(text.split()).casefold()
+    """What examples are compared by: models and people change the case of a text, too."""
+    return worded(text.casefold())

@@ -554,7 +554,7 @@ def _name(part: _Part, message: str) -> str:
     return f"{message}, read after the {part.at - part.start} before it," if part.start else message
 
 
-def combine(item: ChecklistItem, verdicts: Sequence[Verdict], threshold: float, names: Sequence[str] = ()) -> Verdict:
+def combine(item: ChecklistItem, verdicts: Sequence[Verdict], threshold: float, names: Sequence[str]) -> Verdict:
     """The verdict of an item with a scope from those about its messages, or parts of messages; see the module
     docstring. `names`, for `reasoning`, are what each verdict is about."""
     if item.scope == "final":
@@ -567,7 +567,6 @@ def combine(item: ChecklistItem, verdicts: Sequence[Verdict], threshold: float, 
     if not verdicts:
         answer = NO if decides == YES else YES
         return Verdict(answer=answer, method="check", reasoning="no message is in the scope of this item")
-    names = names or [f"message {number} of {len(verdicts)}" for number in range(1, len(verdicts) + 1)]
     told = list(zip(names, verdicts, strict=True))
     answered = [(name, verdict) for name, verdict in told if verdict.unanswered is None]
     if answered:

@@ -23,11 +23,10 @@ the mean. If fewer than half of the thoughts have one, the item is unanswered("q
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
@@ -35,9 +34,8 @@ from checklist_rewards.backends import Backend, Engine, Progress, Reply, Samplin
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.replies import sample_replies
-from checklist_rewards.checklists import Key, key_of
-from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, missed_quorum
+from checklist_rewards.checklists import ChecklistItem, Key, key_of
+from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, lost_votes
 from checklist_rewards.judges.logprob import Labels, LogprobJudge, Read, as_declared
 from checklist_rewards.judges.questions import question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
@@ -45,7 +43,6 @@ from checklist_rewards.markers import END_THINK, THINK
 from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.validation import one_of, whole_number
 
 _FIRST = {
     "item": "Do not answer yet. First say in a few short sentences which words of the response decide the question.",
@@ -92,11 +89,6 @@ class ThinkingJudge(LogprobJudge):
         **options: Any,
     ):
         super().__init__(model, **options)
-        one_of("per", per, get_args(ThinkingPer))
-        whole_number("thinking", thinking)
-        whole_number("votes", votes)
-        if votes > 1 and temperature == 0:
-            raise SampleError(f"votes={votes} needs a temperature above 0: at 0 all thoughts are the same.")
         self.options_prompt = self.prompt
         self.per = per
         if temperature is None:
@@ -123,8 +115,8 @@ class ThinkingJudge(LogprobJudge):
         ]
         verdicts, asked, spent = self._answered([read for group in after for read in group if read is not None])
         combined = [
-            self._combined([self._vote(thought, read, verdicts) for thought, read in zip(*pair, strict=True)])
-            for pair in zip(thoughts, after, strict=True)
+            self._combined(ask.item, [self._vote(*pair, verdicts) for pair in zip(group, reads, strict=True)])
+            for ask, group, reads in zip(asks, thoughts, after, strict=True)
         ]
         keys = [key_of(read.key, question) for read, question in zip(rendered, again, strict=True)]
         fresh = [
@@ -163,24 +155,23 @@ class ThinkingJudge(LogprobJudge):
         method: Method | None = None if verdict.method is None else "thought"
         return replace(verdict, reasoning=f"{thought.text}{mark}", method=method)
 
-    def _combined(self, votes: Sequence[Verdict]) -> Verdict:
-        """The verdict over all thoughts about a read."""
+    def _combined(self, item: ChecklistItem, votes: Sequence[Verdict]) -> Verdict:
+        """The verdict over all thoughts about an item. A word in place of probabilities counts as certain."""
         if len(votes) == 1:
             return votes[0]
-        answered = [vote for vote in votes if vote.unanswered is None and vote.probabilities is not None]
-        if not answered:
-            reasons = Counter(vote.unanswered for vote in votes)
-            return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name, votes=tuple(votes))
-        if (missed := missed_quorum(votes, voters="thoughts")) is not None:
-            return Verdict(unanswered=missed, judge=self.name, votes=tuple(votes))
-        given = [vote.probabilities for vote in answered if vote.probabilities is not None]
+        if (lost := lost_votes(votes, "thoughts")) is not None:
+            return Verdict(unanswered=lost, judge=self.name, votes=tuple(votes))
+        answered = [vote for vote in votes if vote.unanswered is None]
+        given = [
+            vote.probabilities or {label: float(label == vote.answer) for label in item.values} for vote in answered
+        ]
         mean = {label: fmean([probabilities[label] for probabilities in given]) for label in given[0]}
         best = max(mean, key=mean.__getitem__)
         masses = [vote.mass for vote in answered if vote.mass is not None]
         return Verdict(
             mean,
             mass=fmean(masses) if masses else None,
-            reasoning=max(answered, key=lambda vote: vote.probabilities[best]).reasoning,  # type: ignore[index]
+            reasoning=answered[max(range(len(given)), key=lambda place: given[place][best])].reasoning,
             judge=self.name,
             method=answered[0].method,
             votes=tuple(votes),

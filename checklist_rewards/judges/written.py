@@ -53,7 +53,7 @@ from checklist_rewards.backends.replies import NoReply, extract_json, json_value
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Ask, Judge, by_sample, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, Judge, by_sample, counted, lost_votes
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -569,13 +569,10 @@ class ReasonedJudge(Judge):
         ]
         if len(votes) == 1:
             return votes[0]
+        if (lost := lost_votes(votes, "replies")) is not None:
+            return Verdict(unanswered=lost, judge=self.name, votes=tuple(votes))
         answered = [vote for vote in votes if vote.unanswered is None]
-        if not answered:
-            reasons = Counter(vote.unanswered for vote in votes)
-            return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name)
-        missed = missed_quorum(votes, voters="replies")
-        verdict = Verdict(unanswered=missed, judge=self.name) if missed else _majority(answered, item, self.name)
-        return replace(verdict, votes=tuple(votes))
+        return replace(_majority(answered, item, self.name), votes=tuple(votes))
 
 
 def _majority(answered: Sequence[Verdict], item: ChecklistItem, judge: str) -> Verdict:

@@ -186,7 +186,7 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
         Line(
             item.id,
             item.category,
-            1.0 if item.weight is None else item.weight,
+            item.weight,
             item.credit(),
             item.passed,
             item.mass,

@@ -61,8 +61,6 @@ def _uncalibrated(checklist: Checklist, score: Score) -> float | None:
 def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetric) -> tuple[Sample, Score]:
     """A sample and its score with some of its items: the ids of `items`, of which one has a weight. `metric` is that
     of the reward."""
-    if score.aggregation is None:
-        return sample, score
     kept = tuple(item for item in sample.checklist.items if item.id in items)
     lines = [line for line in score.items if line.id in items]
     rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality, score.state)

@@ -224,8 +224,8 @@ class ItemScore:
     soft: Fraction | None = None
     """Soft value in [0, 1]: the sum over labels of P(label) x value; the hard value where there are no
     probabilities. None where `value` is."""
-    weight: Finite | None = None
-    """The item's weight; None in files written before it was recorded."""
+    weight: Finite = field(kw_only=True)
+    """The item's weight."""
     required: bool = False
     passed: bool | None = None
     """Whether the credit of the hard answer is at least 0.5. A penalty passes if the answer is no."""
@@ -250,6 +250,8 @@ class ItemScore:
     """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
+        if (self.value is None) != (self.soft is None):
+            raise ValueError(f"value and soft must both be numbers or both null, got {self.value!r} and {self.soft!r}")
         if self.answer is not None and self.probabilities is not None:
             if self.answer not in self.probabilities:
                 labels = ", ".join(self.probabilities)
@@ -277,12 +279,12 @@ class ItemScore:
 
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
-        value = self.soft if soft and self.soft is not None else self.value
-        return None if value is None else credit_of(self.weight or 0.0, value)
+        value = self.soft if soft else self.value
+        return None if value is None else credit_of(self.weight, value)
 
     def with_credit(self, credit: float) -> ItemScore:
         """The item as if its answer had earned this credit."""
-        value = credit_of(self.weight or 0.0, credit)
+        value = credit_of(self.weight, credit)
         return replace(self, value=value, soft=value, passed=credit >= PASS_CREDIT)
 
     def verdict(self) -> Verdict:
@@ -343,8 +345,8 @@ class Score(BaseModel):
     required_passed: bool | None = None
     """True if all required items passed, False if one failed. None if there are no required items, or if one is
     unanswered and none failed."""
-    aggregation: Aggregation | None = None
-    """The settings with which the score was computed; None in files from before they were recorded."""
+    aggregation: Aggregation
+    """The settings with which the score was computed."""
     items: tuple[ItemScore, ...]
 
     @model_validator(mode="after")
@@ -371,13 +373,13 @@ class Score(BaseModel):
         if lowest:
             missing = []
             quality = LEAST_QUALITY if aggregation.primary_metric == "quality" else quality
-        weights = [line.weight or 0.0 for line in items]
+        weights = [line.weight for line in items]
         only_penalties = max(weights, default=0.0) <= 0
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, quality)
         # Of two candidates that are compared on shared items, both are without the others.
         lost = [line for line in missing if line.unanswered and line.unanswered.reason != Reason.NOT_SHARED]
-        penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
+        penalty_lost = not only_penalties and any(line.weight < 0 for line in lost)
         if penalty_lost:
             metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
         gated = lower = upper = _gated(metrics[metric], counted)
@@ -389,7 +391,7 @@ class Score(BaseModel):
                 bounds.append(_gated(bound[metric], full))
             lower, upper = bounds
         all_weight = math.fsum(map(abs, weights))
-        answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
+        answered_weight = 1 - math.fsum(abs(line.weight) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))
         early = any(line.not_needed for line in missing)
         primary = None
@@ -412,7 +414,7 @@ class Score(BaseModel):
             weighted_score=metrics["weighted"],
             expected_score=metrics["expected"],
             normalized_score=metrics["normalized"],
-            raw_score=math.fsum([(one.weight or 0.0) * (one.value or 0.0) for one in counted]) if counted else None,
+            raw_score=math.fsum([one.weight * (one.value or 0.0) for one in counted]) if counted else None,
             quality=quality,
             state=state,
             answered=0 if lowest else len(items) - len(missing),
@@ -431,15 +433,9 @@ class Score(BaseModel):
         return self.state if "state" in self.model_fields_set else None
 
     def under(self, metric: PrimaryMetric) -> Score:
-        """The same answers with another primary metric; other rules need the checklist ([`rescore`]).
-
-        Raises:
-            SampleError: For a score from a file that was written before weights and rules were recorded.
-        """
+        """The same answers with another primary metric; other rules need the checklist ([`rescore`])."""
         if metric == self.primary_metric:
             return self
-        if self.aggregation is None or any(line.weight is None for line in self.items):
-            raise SampleError("this score was saved without its weights; use rescore(checklist, score) instead.")
         return Score.of(self.items, replace(self.aggregation, primary_metric=metric), self.quality, self.state)
 
     @property
@@ -515,9 +511,9 @@ _EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
 def _metrics(counted: Sequence[ItemScore], only_penalties: bool, quality: float | None) -> dict[str, float | None]:
-    weights = [line.weight or 0.0 for line in counted]
+    weights = [line.weight for line in counted]
     values = [line.value or 0.0 for line in counted]
-    softs = [value if line.soft is None else line.soft for line, value in zip(counted, values, strict=True)]
+    softs = [line.soft or 0.0 for line in counted]
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
     scale = math.fsum([abs(weight) for weight in weights if only_penalties or weight > 0])
@@ -629,11 +625,8 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
             f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
         )
-    if any(
-        line.weight != item.weight or (line.value is not None and line.soft is None)
-        for item, line in zip(checklist.items, score.items, strict=True)
-    ):
-        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
+    if any(line.weight != item.weight for item, line in zip(checklist.items, score.items, strict=True)):
+        score = rescore(checklist, score)
     return [line.credit(soft=answers == "soft") for line in score.items]
 
 
@@ -657,11 +650,16 @@ def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | 
     return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
 
 
+def expected(values: Mapping[str, float | None], probabilities: Mapping[str, float]) -> float | None:
+    """Expected value over the labels that have a value; None if these labels have zero probability in total."""
+    weighed = [(p, value) for label, p in probabilities.items() if (value := values.get(label)) is not None]
+    scale = math.fsum(p for p, _ in weighed)
+    return math.fsum(p * value for p, value in weighed) / scale if scale > 0 else None
+
+
 def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
-    weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
-    known = [(p, v) for p, v in weighed if v is not None]
-    scale = math.fsum(p for p, _ in known)
-    return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
+    soft = expected({label: _value(item, label, abstention) for label in probabilities}, probabilities)
+    return hard if soft is None else min(1.0, max(0.0, soft))
 
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:

@@ -43,7 +43,7 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.keys import image_key, prompt_identity
 from checklist_rewards.messages import with_places
-from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
+from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.ui.project import Project
 
 ANNOTATION = {"file", "row", "item", "label", "spans"}
@@ -195,8 +195,7 @@ def _task(text: ScoredText) -> Task:
 def _margin(task: Task) -> float:
     if task.score is None:
         return math.inf
-    threshold = DEFAULT_THRESHOLD if task.score.aggregation is None else task.score.aggregation.threshold
-    return min((_certainty(line, threshold) for line in task.score.items), default=math.inf)
+    return min((_certainty(line, task.score.aggregation.threshold) for line in task.score.items), default=math.inf)
 
 
 def _certainty(line: ItemScore, threshold: float) -> float:

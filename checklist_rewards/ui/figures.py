@@ -113,8 +113,7 @@ class FileFigures:
         self.tally.add(score)
         self.analysis.add(score)
         self.settings[_settings(score)] += 1
-        if score.aggregation is not None:
-            self.thresholds.add(score.aggregation.threshold)
+        self.thresholds.add(score.aggregation.threshold)
         name = self._checklist_id(record)
         if name in self.checklists or len(self.checklists) < _CHECKLISTS:
             self.checklists[name] += 1
@@ -172,7 +171,7 @@ class FileFigures:
         """The figures of the overview, without those that it shows as tiles and tables."""
         items = [
             {"id": id, "question": line.question, "category": line.category, **rates(rate)}
-            | {"penalty": line.weight is not None and line.weight < 0, "unanswered": dict(reasons)}
+            | {"penalty": line.weight < 0, "unanswered": dict(reasons)}
             for id, (line, rate, reasons) in self.items.items()
         ]
         lowest = min(0, min(self.score_bins, default=0) // SCORE_BINS)
@@ -207,8 +206,6 @@ def many(count: int, noun: str) -> str:
 
 def _settings(score: Score) -> str:
     rules = score.aggregation
-    if rules is None:
-        return f"metric {score.primary_metric}"
     shown = (
         f"metric {rules.primary_metric}, threshold {rules.threshold:g}, min_answered {rules.min_answered:g}, "
         f"abstention {rules.abstention}"

@@ -301,7 +301,7 @@ def attention(figures: FileFigures, analysis: Mapping[str, Any] | None, alarms: 
     ]
     if len(known) > 1:
         share, id, line, counted = min(known, key=lambda one: one[0])
-        text = f"Fails most: {'penalty: ' if (line.weight or 0) < 0 else ''}{line.question}"
+        text = f"Fails most: {'penalty: ' if line.weight < 0 else ''}{line.question}"
         rest = f"passes in {100 * share:.0f} % of {many(counted, 'answer')}"
         add(text, rest, failed=False, filter={"item": id, "answer": "fail"})
     if figures.tally.scored > 1:

@@ -152,7 +152,7 @@ class Table:
             "state": self.states.place(record.state),
             "counts_in_run": int(counts_in_run),
             "score": None if score is None else score.primary_score,
-            "threshold": None if score is None or score.aggregation is None else score.aggregation.threshold,
+            "threshold": None if score is None else score.aggregation.threshold,
             "reward": record.reward,
             **{name: number_or_none(getattr(score, name, None)) for name in METRICS},
         }

@@ -163,6 +163,7 @@ def test_the_bodies_of_the_protocols():
         ({"bad": 0, "fair": 0.5, "good": 1, "unknown": None}, None),
         ({"bad": 0, "worse": 0, "good": 1}, None),
         ({"bad": 0, "good": 1}, None),
+        ({str(value): value / 10 for value in range(11)}, None),
     ],
 )
 def test_ordered_options_are_levels(options, levels):

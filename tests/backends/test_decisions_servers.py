@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
+from checklist_rewards.backends import Engine
 from checklist_rewards.backends.decisions import backend as decisions_backend
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion, SystemOne
@@ -89,7 +90,7 @@ def test_a_text_that_is_too_long_for_ollama(address):
 
 @pytest.mark.parametrize(("server", "mass"), [(LLAMA_CPP, None), (SGLANG, 0.62)])
 def test_a_probe_needs_no_label_mass(server, mass, address):
-    report = probe(DECIDES, backend="decisions", base_url=address(server))
+    report = probe(Engine(DECIDES, "decisions", address(server)))
     assert report.answered == len(report.lines) and report.mass == (mass and pytest.approx(mass))
 
 

@@ -97,6 +97,11 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
     dumped = json.loads(score_checklist(Checklist.parse(["Is it?"]), [p(0.75)]).model_dump_json())
     item = dumped["items"][0]
     assert score_from({**dumped, "items": [{**item, "uncalibrated": {}}]}, "row 1").items[0].uncalibrated is None
+    for name, message in (("weight", r"items.0.weight is missing"), ("soft", r"items.0: .* got 1.0 and None")):
+        with pytest.raises(SampleError, match=message):
+            score_from({**dumped, "items": [{key: value for key, value in item.items() if key != name}]}, "row 1")
+    with pytest.raises(SampleError, match="aggregation is missing"):
+        score_from({key: value for key, value in dumped.items() if key != "aggregation"}, "row 1")
     with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
         score_from("[" * 20_000, "row 1")
 

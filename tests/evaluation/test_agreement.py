@@ -1,6 +1,5 @@
 """Two sides put together: coverage apart from agreement, a section for each kind of item, targets and preferences."""
 
-import json
 import math
 
 import numpy as np
@@ -104,18 +103,6 @@ def test_labels_are_aggregated_by_the_rules_of_the_judges_score(tmp_path, absten
     _, [target] = units_against_labels(labelled(read_scored(path), "labels"))
     # The judge gives every answer that the labels give, so both get the same score.
     assert (target.one, target.other) == (score, score)
-
-
-def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path):
-    rows = {"checklist": ["Is it red?", "Is it big?", ABSTAINING], "said": ["yes", "no", "cannot_assess"]}
-    path = scored_file(tmp_path / "s.jsonl", {**rows, "labels": ["yes", "no", "cannot_assess"]}, primary_metric="pass")
-    data = json.loads(path.read_text())
-    del data["checklist_score"]["aggregation"]
-    path.write_text(json.dumps(data))
-    [row] = read_scored(path)
-    assert row.score.aggregation is None
-    _, [target] = units_against_labels(labelled([row], "labels"))
-    assert (target.one, target.other) == (0.5, 0.5)
 
 
 def test_numbers_per_target_make_preferences(tmp_path):

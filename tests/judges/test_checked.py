@@ -13,7 +13,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS, Check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.judges import Ask, Receipt
+from checklist_rewards.judges import Ask
 from checklist_rewards.judges.checked import check_and_ask
 from checklist_rewards.scores import Verdict, rescore
 from tests.conftest import HANG
@@ -44,13 +44,6 @@ def test_a_check_answers_and_the_judge_is_asked_the_rest():
     outage = scorer_on(FakeBackend(fails=lambda prefix, tail: True))
     short, kind = outage.score([SHORT, KIND], "a").items  # named by the judge, and not by the check
     assert short.answer == "yes" and kind.unanswered.startswith("backend_error")
-
-
-def test_checks_alone_need_no_engine(monkeypatch):
-    monkeypatch.setattr("checklist_rewards.backends.engine.load_backend", lambda *_: pytest.fail("a model was loaded"))
-    scorer = ChecklistScorer("pocket", store=False)
-    long, short = scorer.score_batch([Sample([SHORT], "a b c d"), Sample([SHORT], "a")])
-    assert (long.primary_score, short.primary_score) == (0.0, 1.0) and scorer.receipt == Receipt()
 
 
 def test_the_mean_of_both_is_the_probability():

@@ -28,7 +28,7 @@ def test_a_prompt_counts_by_its_text(tmp_path, name):
         scorers.append(scorer(store=tmp_path / "store", prompt=prompt, **settings))
         scorers[-1].score(["Is it red?"], target="A red rose.", input="What is it?")
     one, two = scorers
-    assert one.identity == two.identity
+    assert one.identity == two.identity == scorer(prompt=prompt, **settings).identity
     assert (one.receipt.asked, two.receipt.asked) == (1, 0)  # the other folder's answer was in the store
     prompt.write_text(prompt.read_text().replace("{target}", "{target}\n\nJudge strictly."))
     assert scorer(prompt=prompt, **settings).identity != one.identity

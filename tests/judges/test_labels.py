@@ -97,7 +97,7 @@ def test_a_column_on_one_scale_is_read_in_any_order(scale):
         assert found[:2] == [None, None] and all(isinstance(number, float) for number in found[2:])
 
 
-MIXED = [(low, high) for low, high in product([True, "yes", "no", False, 0.5, 0.01], [2, 3, 5, 4.0, 10])]
+MIXED = list(product([True, "no", 0.5], [2, 10.0]))
 
 
 @pytest.mark.parametrize(("low", "high"), MIXED, ids=repr)

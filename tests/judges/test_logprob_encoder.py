@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, choose_backend, encoder, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
 from checklist_rewards.backends.budget import Budget
@@ -292,19 +292,3 @@ def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
     again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
     verdicts, spent = again.answer([*reads, Ask(IT, TARGET, "tree", "red"), Ask(IT, TARGET, None, "red")])
     assert verdicts[:5] == found and (spent.asked, spent.stored) == (2, 3)
-
-
-def test_a_served_row_gives_what_the_call_gives(folder):
-    testclient = pytest.importorskip("fastapi.testclient")
-    pytest.importorskip("httpx")
-    from checklist_rewards.server import build_app
-
-    scorer = ChecklistScorer(folder, store=False)
-    references = ["red", "blue", None]
-    expected = scorer.score_batch([Sample([IT], TARGET, "lamp", reference) for reference in references])
-    rows = [{"checklist": [IT.question], "target": TARGET, "input": "lamp", "reference": word} for word in references]
-    with testclient.TestClient(build_app(scorer)) as client:
-        answer = client.post("/score", json={"samples": rows})
-    served = [score["items"][0]["probabilities"]["yes"] for score in answer.json()["scores"]]
-    assert served == pytest.approx([score.items[0].probabilities["yes"] for score in expected], abs=1e-6)
-    assert served[0] > 0.5 > max(served[1:])

@@ -7,7 +7,7 @@ from checklist_rewards.backends import is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges import Ask, CascadeJudge, PanelJudge
-from checklist_rewards.judges.panel import combine, margin_of
+from checklist_rewards.judges.panel import margin_of
 from checklist_rewards.scores import Aggregation, Verdict, answer_of, rescore, score_checklist
 from tests.judges.fakes import options
 from tests.judges.voters import DEAD, Absent, Voter, sure
@@ -20,6 +20,12 @@ GRADED_PENALTY = ChecklistItem(question="How rude is it?", weight=-2, options=op
 
 def said(label: str) -> Verdict:
     return Verdict(answer=label, method="reply")
+
+
+def combine(item, votes, **settings) -> Verdict:
+    """What a panel of judges with these votes answers."""
+    panel = PanelJudge([Voter(vote) for vote in votes], **settings)
+    return panel.answer([Ask(item, "text")])[0][0]
 
 
 def outcome(item, votes, **settings):
@@ -228,6 +234,7 @@ def test_only_the_unsure_and_the_unanswered_go_on():
     ("first", "settings", "asked"),
     [
         (cheap, {"margin": 0}, CHECKLIST[2:]),
+        (sure(0.75), {"margin": 0.5}, []),
         (sure(0.99, mass=0.6), {"mass": 0.9}, CHECKLIST),
         (Verdict(answer="no"), {}, []),  # a word is sure
     ],

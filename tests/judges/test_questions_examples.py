@@ -89,6 +89,20 @@ def test_no_judge_sees_the_answer_that_it_is_asked_for():
             assert example in shown or [e for _, e in instead] == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("\u0390  cafe\u0301", True),  # the accent as a character of its own
+        ("\u0399\u0308\u0301 CAF\u00c9", True),  # a letter without an upper case of its own
+        ("\u0390 cafe", False),
+        ("\u0390 \uff43af\u00e9", False),  # full width
+    ],
+)
+def test_the_form_of_unicode_makes_no_other_text(text, same):
+    few_shot = FewShot([Labelled("\u0390 caf\u00e9", "Is it short?", "yes"), *examples(2, 2)], shots=9)
+    assert len(few_shot.chosen(SHORT, text)) == (4 if same else 5)
+
+
 def test_none_of_a_group_is_shown_about_one_of_it():
     pool = [Labelled(f"text {n}", "Is it short?", "yes" if n % 2 else "no", group=f"g{n // 4}") for n in range(40)]
     few_shot = FewShot(pool, shots=8)

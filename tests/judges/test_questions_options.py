@@ -143,15 +143,6 @@ def test_yes_no_or_cannot_assess_is_read_in_one_token_and_the_threshold_holds(sh
     assert answer_of(SOURCE, Verdict(shares)) == answer
 
 
-TABLE = [
-    # abstention, positive, penalty
-    ("skip", 1.0, 1.0),  # 2/2; 2/2
-    ("zero", 0.5, 1.0),  # (2 + 0)/4; (2 - 0)/2
-    ("partial", 0.75, 1.0),  # (2 + 0.5 x 2)/4; (2 - 0)/2
-    ("fail", 0.5, 0.0),  # (2 + 0)/4; (2 - 2)/2
-]
-
-
 def in_words(messages) -> str:
     text = messages[-1]["content"]
     if "numbered from 1" in text:
@@ -175,10 +166,9 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("abstention", "positive", "penalty"), TABLE)
-def test_an_abstention_counts_by_its_strategy_in_every_mode(mode, abstention, positive, penalty):
-    scorer = ChecklistScorer(store=False, abstention=abstention, **MODES[mode])
-    for item, expected in ((SOURCE, positive), (PENALTY, penalty)):
+def test_an_abstention_is_an_answer_and_counts_in_every_mode(mode):
+    scorer = ChecklistScorer(store=False, abstention="fail", **MODES[mode])
+    for item, expected in ((SOURCE, 0.5), (PENALTY, 0.0)):  # (2 + 0)/4; (2 - 2)/2
         score = scorer.score([ChecklistItem(question="Is it polite?", weight=2), item], "Hi.")
         assert [line.answer for line in score.items] == ["yes", "cannot_assess"]
         assert score.primary_score == pytest.approx(expected, abs=1e-9)

@@ -488,3 +488,5 @@ def test_the_size_of_a_weight_changes_no_stored_answer_and_its_sign_does(url, tm
     for weight in (1, 3, 0.5, -1, -2):
         scorer.score([{"question": "Is red?", "weight": weight}, {"question": "Is blue?"}], "red")
     assert scorer.receipt.calls == 2
+    short = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}  # so the row weighs nothing
+    assert scorer.score([short, {"question": "Is red?", "weight": 0}], "red").answered == 2

@@ -138,7 +138,8 @@ def p(yes: float) -> Verdict:
     ],
 )
 def test_an_unanswered_message_counts_only_if_it_could_change_the_answer(scope, verdicts, expected):
-    found = combine(ChecklistItem(question="Is it?", scope=scope), verdicts, 0.6)
+    names = ["one", "two", "three"][: len(verdicts)]
+    found = combine(ChecklistItem(question="Is it?", scope=scope), verdicts, 0.6, names)
     if expected is None:
         assert found.unanswered is not None and found.unanswered.reason == Reason.TIMEOUT
     else:

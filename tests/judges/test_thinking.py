@@ -22,7 +22,7 @@ TWO = [Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
 class Thinks(Script):
     """Writes thoughts from a script, and reads P(yes) as a number that the thought names (0.5 if it names none).
 
-    After a thought with the word "aside", no label is likely.
+    After a thought with the word "aside", no label is likely; with "word", the server gives no log-probabilities.
     """
 
     continues = True
@@ -38,6 +38,8 @@ class Thinks(Script):
         return [self._of(written) for group in groups for written in group.written], Usage(7)
 
     def _of(self, written):
+        if "word" in written.thought:
+            return Answer(label=self.labels[0])
         words = [word for word in written.thought.split() if word.startswith("0.")]
         p = float(words[0]) if words else 0.5
         mass = 0.15 if "aside" in written.thought else 1
@@ -140,6 +142,11 @@ def test_several_thoughts_are_averaged_and_each_is_kept():
     assert [{written.thought for written in group.written} for group in engine.groups] == [{"one 0.9"}, {"two 0.7"}]
 
 
+def test_a_word_after_one_of_several_thoughts_counts_as_certain():
+    for thoughts, mean in ((("word", "0.6"), 0.8), (("word", "word"), 1.0)):
+        assert p_yes(answers(ThinkingJudge(always(*thoughts), votes=2), SHORT)) == [pytest.approx(mean)]
+
+
 LOST = Reply(None, unanswered="timeout")
 
 
@@ -150,6 +157,7 @@ LOST = Reply(None, unanswered="timeout")
         (["0.7", "aside", "0.9"], 0.8, [None, "off_label", None]),
         (["0.9", LOST, LOST], "quorum: timeout: 1 of 3 thoughts answered", [None, "timeout", "timeout"]),
         ([LOST, LOST], "timeout", ["timeout", "timeout"]),
+        (["aside", LOST, LOST], "timeout", ["off_label", "timeout", "timeout"]),  # the most frequent reason
     ],
 )
 def test_what_is_missing_has_no_part_in_the_mean(thoughts, outcome, reasons):
@@ -252,10 +260,7 @@ def test_settings_that_contradict_thinking_are_refused(settings, message):
         JudgeConfig(**({"thinking": 8} | settings)).build(store=False)
 
 
-def test_a_judge_checks_its_settings_and_that_its_engine_can_continue_a_reply():
-    for settings in ({"per": "word"}, {"thinking": 0}, {"votes": 0}, {"temperature": 0.0, "votes": 2}):
-        with pytest.raises(SampleError, match=next(iter(settings))):
-            ThinkingJudge(Thinks([]), **settings)
+def test_an_engine_that_cannot_continue_a_reply_is_refused():
     engine = Script(lambda messages: "0.9")
     with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):
         ThinkingJudge(engine).answer(TWO)

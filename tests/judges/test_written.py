@@ -128,7 +128,7 @@ def test_the_majority_is_the_answer_and_the_shares_are_its_probabilities():
     assert verdict.probabilities == {"yes": pytest.approx(2 / 3), "no": pytest.approx(1 / 3)}
     assert [vote.answer for vote in verdict.votes] == ["no", None, "yes", None, None, "yes"]
     none = votes(SHORT, "maybe", "perhaps", "maybe")
-    assert none.unanswered.startswith("unparsable") and none.probabilities is None
+    assert none.unanswered.startswith("unparsable") and none.probabilities is None and len(none.votes) == 3
 
 
 @pytest.mark.parametrize(

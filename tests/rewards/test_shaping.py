@@ -12,7 +12,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import group_shaping, shaping
 from checklist_rewards.rewards.shaping import Clipped, Earned, FormatGate, GateStep, LengthPenalty, centred
 from checklist_rewards.rows import Sample
-from checklist_rewards.scores import Aggregation, Score, Verdict, item_credits, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, item_credits, score_checklist
 
 LOST = Verdict(unanswered="backend_error: gone")
 MIXED = Checklist.parse(
@@ -40,18 +40,12 @@ def test_credits_are_soft_or_hard_and_none_where_nothing_was_answered():
     score = score_checklist(MIXED, [p(0.9), LOST, p(0.2)])
     assert item_credits(MIXED, score) == [pytest.approx(0.9), None, pytest.approx(0.8)]
     assert item_credits(MIXED, score, "hard") == [1.0, None, 1.0]
+    turned = Checklist(items=tuple(item.model_copy(update={"weight": -item.weight}) for item in MIXED.items))
+    assert item_credits(turned, score) == [pytest.approx(0.1), None, pytest.approx(0.2)]  # the checklist's weights
     with pytest.raises(SampleError, match="but the checklist has"):
         item_credits(Checklist.parse(["b?"]), score)
     with pytest.raises(SampleError, match="fuzzy"):
         item_credits(MIXED, score, "fuzzy")
-
-
-@pytest.mark.parametrize("missing", ["soft", "weight"])
-def test_a_file_from_before_weights_and_soft_values_gives_the_same_credits(missing):
-    score = score_checklist(MIXED, [p(0.9), p(0.3), p(0.2)])
-    lines = [{name: value for name, value in line.items() if name != missing} for line in score.model_dump()["items"]]
-    older = Score.model_validate({**score.model_dump(), "items": lines})
-    assert item_credits(MIXED, older) == pytest.approx(item_credits(MIXED, score))
 
 
 @pytest.mark.parametrize(("abstention", "credit"), [("skip", None), ("zero", 0.4), ("partial", 0.65), ("fail", 0.4)])

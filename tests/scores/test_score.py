@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem
-from checklist_rewards.errors import SampleError
 from checklist_rewards.scores import (
     ABSTENTIONS,
     PRIMARY_METRICS,
@@ -83,6 +82,7 @@ def test_too_little_answered_is_none_never_zero():
         ("1 1! 1", (1, 1, 1), 1.0, True, 1.0),
         ("1 1! 1", (1, None, 1), None, None, 1.0),  # 1 would be the score of an open gate
         ("1! 1! 1", (0, None, 1), 0.0, False, 0.5),  # whatever the lost one is
+        ("1! 1! 1", (1, None, 1), None, None, 1.0),
         ("1 -1!", (1, 1), 0.0, False, 0.0),  # a penalty fails when it is earned
         ("1 -1!", (1, 0), 1.0, True, 1.0),
     ],
@@ -116,6 +116,8 @@ def test_a_lost_penalty_that_could_change_nothing_leaves_the_score():
     unread = Verdict(unanswered=Reason.NOT_NEEDED)
     score = score_checklist(checklist_of("1 1! -1"), [unread, p(0.0), unread])
     assert score.primary_score == 0.0 and score.unanswered == {}
+    counted = tally([score, score.model_copy(update={"primary_score": None})])
+    assert (counted.reads, counted.not_needed, counted.unscored) == (2, 4, 0)
 
 
 SCALE = options(bad=0.2, fair=0.5, good=1.0)
@@ -347,14 +349,6 @@ def test_another_metric_needs_no_checklist(case, settings, lost, metric):
         for changed in ({}, {"primary_metric": metric})
     )
     assert Score.model_validate_json(score.model_dump_json()).under(metric) == other
-
-
-def test_another_metric_of_a_score_from_before_weights_were_recorded_needs_the_checklist():
-    score = score_checklist(weights(1), [p(1.0)])
-    old = score.model_copy(update={"aggregation": None})
-    assert old.under("expected") is old
-    with pytest.raises(SampleError, match=r"use rescore\(checklist, score\)"):
-        old.under("pass")
 
 
 def test_copies_of_a_question_have_keys_of_their_own_and_keep_their_answers():

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from checklist_rewards import Sample, Score
+from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.server import build_app
 from tests.conftest import HANG
+from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows
 
@@ -29,6 +30,16 @@ def test_scores_are_those_of_the_scorer_and_malformed_rows_fail_alone(client, sc
         {"row": 2, "field": "target", "message": "must be a string or a list of chat messages, got nothing."},
         {"row": 3, "field": "checklist", "message": "row 3, item 1: question: the question is blank, got ' '."},
     ]
+
+
+@pytest.mark.parametrize("as_is", [False, True])
+def test_the_judge_sees_the_reference_and_the_history_of_a_row(as_is):
+    backend = FakeBackend()
+    body = rows("a red thing")
+    body["samples"][0] |= {"reference": "a lamp", "history": "user: Hello", "as_is": as_is}
+    with TestClient(build_app(ChecklistScorer(backend=backend, store=False))) as client:
+        assert len(scores_of(client.post("/score", json=body))) == 1
+    assert backend.asked and all("a lamp" in prefix and "Hello" in prefix for prefix, _ in backend.asked)
 
 
 def test_openrlhf_gets_rewards_scores_and_logs(client):
