@@ -432,19 +432,26 @@ class StoreOptions(Options):
         return open_store(self.store or not self.no_store, writes=writes)
 
 
-class Dry(Options):
-    """Dry runs, prices and budgets."""
+class Spending(Options):
+    """Prices and budgets."""
 
     heading = OUTPUT
-    shown = ("dry_run",)
+    shown = ()
 
-    dry_run: bool = False
-    """Print the expected calls, tokens and price. Loads no model and writes nothing."""
     price: list[str] | None = None
     """US dollars per million prompt and reply tokens, as MODEL=IN,OUT. Repeatable."""
     budget: Annotated[float, Ge(0)] | None = None
     """Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger budget to
     continue."""
+
+
+class Dry(Spending):
+    """Dry runs, prices and budgets."""
+
+    shown = ("dry_run",)
+
+    dry_run: bool = False
+    """Print the expected calls, tokens and price. Loads no model and writes nothing."""
 
 
 class Preset(Options):

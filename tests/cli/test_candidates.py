@@ -9,7 +9,6 @@ import pytest
 from checklist_rewards.backends import Reply, Sampling
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.probe import PROBE_ITEMS
-from tests.cli.test_scoring_pipelines import table
 from tests.encoders import tiny_bert
 from tests.generators.fakes import Replies
 from tests.jsonl import read_jsonl, write_jsonl
@@ -273,29 +272,6 @@ def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, m
     assert "too_long" in done.stderr
     (row,) = read_jsonl("out.jsonl")
     assert (row["refined"], row["refined_round"], row["refined_stopped"]) == ("a thing", None, "unscored")
-
-
-def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no_engine):
-    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS}, {"prompt": "Paint.", "checklist": ITEMS})
-    command = "refine rows.jsonl -o out.jsonl --store s.sqlite --dry-run --rounds 3"
-    shown = run(f"{command} --policy.max-tokens 100 --price pocket=0,1000000")
-    lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
-    assert lines["answers"][1] == "8" and lines["answers"][3] == "800", "two rows, one answer and three more"
-    assert lines["scores"][1] == str(8 * len(ITEMS)) and lines["checklists"][1] == "0"
-    assert float(lines["answers"][4].replace(",", "")) == 800
-    prompt_tokens = int(lines["answers"][2].replace(",", ""))
-    assert prompt_tokens > 6 * 100, "the later rounds are shown the answer before, of 100 tokens"
-    critique = {cells[0]: cells[1:] for cells in table(run(f"{command} --method critique").stdout)}
-    assert critique["answers"][1] == str(2 * (1 + 2 * 3))
-
-
-def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run, model):
-    write_jsonl("rows.jsonl", {"prompt": "Draw."}, {"prompt": "Paint."})
-    command = "refine rows.jsonl -o out.jsonl --store s.sqlite --rounds 3"
-    before = [cells[2] for cells in table(run(f"{command} --dry-run").stdout)]
-    assert before[:2] == ["8", "2"] and int(before[2]) % 8 == 0
-    run(command)
-    assert [cells[2] for cells in table(run(f"{command} --dry-run").stdout)] == ["0", "0", "0"]
 
 
 def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):

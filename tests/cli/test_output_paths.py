@@ -180,7 +180,6 @@ DRY = [
     "score rows.jsonl --model pocket",
     "run rows.jsonl --model pocket --pipeline tick --store new/s.sqlite",
     "generate rows.jsonl --model pocket",
-    "refine rows.jsonl --model pocket",
     "replay scored.jsonl --model pocket --store new/s.sqlite",
     "replay rewards.jsonl",
     "attack --model pocket --prompts 4 --budget-reads 1000 --store new/s.sqlite",
