@@ -371,7 +371,6 @@ def _resamples(value: int) -> int:
 
 
 Json = Annotated[Path | None, option(OUTPUT, "JSON file to write all figures to.")]
-Plots = Annotated[Path | None, option(OUTPUT, "Folder to write plots to.")]
 Concurrency = Annotated[
     int | None, option(OUTPUT, "Concurrent requests to a server, per address.", min=1, default="the engine's")
 ]

@@ -40,8 +40,6 @@ EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
-_LABEL = 16
-"""Most characters of an answer on the axes of a plot."""
 
 
 class PairedTest(Result):
@@ -134,20 +132,6 @@ def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int
         signs = 2.0 * rng.integers(0, 2, (_BATCH, len(sums)), dtype=np.int8) - 1
         extreme += int((np.abs(signs @ sums) >= far).sum())
     return (extreme + 1) / (_FLIPS + 1)
-
-
-def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
-    """Plot a confusion matrix: the judge in rows, the other side in columns."""
-    assert section.labels is not None
-    [metrics] = import_extra("sklearn.metrics")
-    names = [label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…" for label in section.labels]
-    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=names)
-    rotation = 30 if len(section.labels) > 2 else 0
-    with plot(path) as axes:
-        shown.plot(
-            ax=axes, cmap="Blues", colorbar=False, values_format=",", xticks_rotation=rotation, im_kw={"vmin": 0}
-        )
-        axes.set(xlabel=other, ylabel=one)
 
 
 def check_plots(path: Path | None) -> None:

@@ -215,7 +215,7 @@ REFUSED = [
     (f"{AGREE} --label-key n", "label 7 is outside the range 0 to 1; set --label-range"),
     (f"{AGREE} --label-key unsaid", "has a label in column 'unsaid'"),
     (f"{AGREE} --labels twice.jsonl", "twice.jsonl, line 2: duplicate id 'r0'"),
-    (f"{AGREE} --label-key labels --plots other.jsonl", "--plots other.jsonl is a file"),
+    (f"{CALIBRATE} --label-key labels --plots other.jsonl", "--plots other.jsonl is a file"),
     (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; set --input-key"),
     (f"{AGREE} again.jsonl --bootstrap 19", "'--bootstrap': resamples=19 is not allowed; it must be 0"),
     ("cascade scored.jsonl again.jsonl --label-key grade", "labels an item"),
