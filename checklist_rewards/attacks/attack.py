@@ -431,12 +431,12 @@ def attack(
         return {recipe: state.rise(recipe, trial) for recipe in recipes}
 
     estimates = {recipe: state.rise(recipe, screened) for recipe in tried_first}
-    best, found, rounds = search(estimates, tried, rng, [*SHORT_STRINGS, *words])
+    best, rounds = search(estimates, tried, rng, [*SHORT_STRINGS, *words])
     final = [recipe for recipe in best if recipe not in bank]
     state.read(state.texts([*bank, *final], cases))
     labels = [label for recipe, case in labelled if (label := state.label(recipe, case)) is not None]
     unique = {(label["group"], label["target"]): label for label in reversed(labels)}
-    report = _report(state, [*bank, *final], found, cases, reported, intervals)
+    report = _report(state, [*bank, *final], cases, reported, intervals)
     usable = any(not score.no_answer and state.scored(*key) is not None for key, score in state.scores.items())
     return AttackReport(
         judge=scorer.judge.name,
@@ -480,7 +480,6 @@ def _chosen(rows: Sequence[Pool], prompts: int, rng: random.Random) -> list[Pool
 def _report(
     state: _Attacker,
     recipes: Sequence[Recipe],
-    found: Mapping[Recipe, float],
     cases: Sequence[_Case],
     reported: range,
     bootstrap: Bootstrap,
@@ -488,7 +487,7 @@ def _report(
     """The figures of the reported prompts."""
     outcomes = {recipe: state.outcomes(recipe, cases) for recipe in recipes}
     figures = {
-        recipe: _figures(state.rows, recipe, scored, len(cases) - len(scored), found.get(recipe), bootstrap)
+        recipe: _figures(state.rows, recipe, scored, len(cases) - len(scored), bootstrap)
         for recipe, scored in outcomes.items()
     }
     ordered = sorted(
@@ -514,12 +513,9 @@ def _report(
     missing = {reason: why for reason in REASONS if reason not in bad}
     if not any(honest.values()):
         missing["beats"] = "no honest response has a score"
-    items = [item for place in reported for item in state.rows[place].checklist.items]
     good = [(place, value) for place, values in honest.items() for value in values]
     return {
         "reported": len(reported),
-        "checked_items": sum(item.check is not None and item.scope is None for item in items),
-        "items": len(items),
         "bad": {reason: mean_figure(values, bootstrap, SCORES) for reason, values in bad.items()},
         "honest": mean_figure(good, bootstrap, SCORES),
         "beats_before": mean_figure(pairs, bootstrap, SHARE),
@@ -536,7 +532,6 @@ def _figures(
     recipe: Recipe,
     outcomes: Sequence[_Outcome],
     failed: int,
-    rise_in_search: float | None,
     bootstrap: Bootstrap,
 ) -> AttackFigures:
     one = BANK[recipe.attacks[0]] if recipe.is_one else None
@@ -559,7 +554,6 @@ def _figures(
         rise=bootstrap.mean([outcome.rise for outcome in outcomes], groups, RISES),
         earned=bootstrap.mean([outcome.earned for outcome in outcomes], groups, RISES),
         beats=bootstrap.mean(beats, groups, SHARE),
-        rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
         rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},
     )
 

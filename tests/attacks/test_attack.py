@@ -86,7 +86,6 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
         report = attack(scorer(by_word, checks=checks), rows, attacks=["keywords_after", "all_met"], **QUICK)
         words = figures(report, "keywords_after")
         assert words.earned.value >= 0.4 and words.rise.value == pytest.approx(0.0, abs=0.06), checks
-        assert report.checked_items == 4
     # an empty response counts as the lowest; a text that really avoids a word has earned what it gets for that
     avoid = [{"question": "Is 'silver' absent?", "check": {"type": "regex", "pattern": "silver", "exactly": 0}}]
     rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
