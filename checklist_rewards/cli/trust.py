@@ -394,8 +394,6 @@ def _test(test: PairedTest) -> Table:
         ("difference in accuracy", decimal(test.accuracy_difference)),
         ("p, McNemar (each item a group of its own)", decimal(test.mcnemar_p)),
         ("p, permutation of groups", decimal(test.permutation_p)),
-        ("difference in mean absolute error", decimal(test.error_difference)),
-        ("p, permutation of groups", decimal(test.error_permutation_p)),
     )
     return table(rows=rows, header=False)
 

@@ -9,7 +9,6 @@ with the figures that do not depend on the answer names.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,15 +62,11 @@ class PairedTest(Result):
     independent items."""
     permutation_p: float | None
     """Two-sided p-value of the difference in accuracy."""
-    error_difference: float | None
-    """Mean absolute error of the soft values, `one` minus `other`: below 0, `one` is closer to the labels."""
-    error_permutation_p: float | None
 
 
 def paired_test(
     names: tuple[str, str],
     right: tuple[Sequence[bool], Sequence[bool]],
-    errors: tuple[Sequence[float], Sequence[float]],
     groups: Sequence[Hashable],
     seed: int = 0,
 ) -> PairedTest:
@@ -80,16 +75,12 @@ def paired_test(
     Args:
         names (pair of `str`): of the two judges.
         right (pair of sequences of `bool`): for each judge, whether each answer equals the label.
-        errors (pair of sequences of `float`): for each judge, the absolute difference between its soft value and the
-            label's value; NaN for an item without values.
         groups (sequence): the group of each item.
         seed (`int`, *optional*, defaults to `0`): seed of the permutations.
     """
     one, other = (np.asarray(side, dtype=bool) for side in right)
     gained, lost = int((one & ~other).sum()), int((~one & other).sum())
     difference = one.astype(float) - other
-    error_change = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
-    valued = np.flatnonzero(np.isfinite(error_change))
     mcnemar_p = None
     if gained + lost and len(set(groups)) == len(one):
         [tables] = import_extra("statsmodels.stats.contingency_tables")
@@ -104,8 +95,6 @@ def paired_test(
         accuracy_difference=float(difference.mean()) if len(one) else None,
         mcnemar_p=mcnemar_p,
         permutation_p=permutation_p(difference, groups, seed),
-        error_difference=float(error_change[valued].mean()) if len(valued) else None,
-        error_permutation_p=permutation_p(error_change[valued], [groups[place] for place in valued], seed),
     )
 
 
@@ -478,10 +467,8 @@ def compare_judges(
     """Test whether one of two judges is closer to the labels, on the items that both judges answered."""
     theirs = {unit.key: unit for unit in other if unit.answered and not unit.by_code}
     both = [(unit, theirs[unit.key]) for unit in one if unit.answered and not unit.by_code and unit.key in theirs]
-    sides = [[a for a, _ in both], [b for _, b in both]]
-    right, errors = [[unit.equal for unit in side] for side in sides], [[*map(_error, side)] for side in sides]
-    groups = [unit.group for unit in sides[0]]
-    return paired_test(names, (right[0], right[1]), (errors[0], errors[1]), groups, bootstrap.seed)
+    right = [a.equal for a, _ in both], [b.equal for _, b in both]
+    return paired_test(names, right, [a.group for a, _ in both], bootstrap.seed)
 
 
 def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_labels: bool) -> Section:
@@ -533,9 +520,3 @@ def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float |
     rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
     return score_checklist(Checklist(items=row.items), verdicts, rules).primary_score
-
-
-def _error(unit: Unit) -> float:
-    if unit.one is None or unit.other is None or unit.one.soft is None or unit.other.value is None:
-        return math.nan
-    return abs(unit.one.soft - unit.other.value)

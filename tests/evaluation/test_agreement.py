@@ -174,7 +174,6 @@ def test_two_judges_are_matched_by_row_and_item(tmp_path):
     )
     assert (tested.units, tested.only_one_right, tested.only_other_right) == (6, 3, 0)
     assert tested.permutation_p == pytest.approx(2 / 2**3)
-    assert tested.error_difference == pytest.approx((0.1 - 0.8) / 2)
 
 
 def test_items_that_one_judge_was_not_asked_are_counted(tmp_path):
@@ -243,12 +242,11 @@ def test_agreement_by_question_lowest_first(tmp_path):
 # --- tests between two judges, by hand
 
 
-def paired(only_one, only_other, both=0, errors=None, groups=None):
+def paired(only_one, only_other, both=0, groups=None):
     one = [True] * only_one + [False] * only_other + [True] * both
     other = [False] * only_one + [True] * only_other + [True] * both
     groups = range(len(one)) if groups is None else groups
-    errors = errors or ([math.nan] * len(one),) * 2
-    return paired_test(("a", "b"), (one, other), errors, groups)
+    return paired_test(("a", "b"), (one, other), groups)
 
 
 def test_mcnemar_is_exact_for_few_differences_and_chi_squared_with_continuity_for_many():
@@ -256,12 +254,11 @@ def test_mcnemar_is_exact_for_few_differences_and_chi_squared_with_continuity_fo
     assert (found.only_one_right, found.only_other_right, found.units) == (10, 2, 100)
     assert found.mcnemar_p == pytest.approx(2 * (1 + 12 + 66) / 2**12)  # at most 2 of 12, both sides
     assert found.accuracy_difference == pytest.approx(0.08)
-    assert found.error_difference is None and found.error_permutation_p is None
     assert paired(30, 10).mcnemar_p == pytest.approx(math.erfc(math.sqrt((30 - 10 - 1) ** 2 / 40 / 2)))
     shared = paired(12, 2, groups=[n // 2 for n in range(14)])
     assert shared.mcnemar_p is None and shared.permutation_p is not None
-    equal = paired(0, 0, both=5, errors=([0.1] * 5, [0.1] * 5))
-    assert equal.mcnemar_p is None and equal.permutation_p == 1.0 == equal.error_permutation_p
+    equal = paired(0, 0, both=5)
+    assert equal.mcnemar_p is None and equal.permutation_p == 1.0
 
 
 @pytest.mark.parametrize(
