@@ -436,8 +436,6 @@ class Page(o.Options):
     calibrate and inspect, the file of attack, --summary of score (.json)."""
     output: Annotated[Path, o.OUTPUT_FILE] = Path("report.html")
     """HTML file to write."""
-    title: str | None = None
-    """Title of the page. Defaults to the names of the files."""
     max_rows: Annotated[int, Ge(1)] = MAX_ROWS
     """Most rows per file on the page. Of a larger file a random sample is shown; figures use all rows."""
 
@@ -475,7 +473,6 @@ def report(
         shown = write_report(
             output,
             files,
-            title=page.title,
             labels=labelled.as_labels() if labelled.named else None,
             max_rows=page.max_rows,
             seed=resampling.seed,

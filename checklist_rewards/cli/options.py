@@ -435,7 +435,7 @@ class Spending(Options):
     """Prices and budgets."""
 
     heading = OUTPUT
-    shown = ()
+    shown: ClassVar[Sequence[str] | None] = ()
 
     price: list[str] | None = None
     """US dollars per million prompt and reply tokens, as MODEL=IN,OUT. Repeatable."""

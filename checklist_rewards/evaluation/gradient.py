@@ -58,8 +58,6 @@ class GradientReport:
     """Distinct items that are not one yes/no question (English), by fault."""
     items: int
     """Distinct items."""
-    mass: float | None
-    """Mean P(yes) + P(no) at the next token."""
     low_mass: float | None
     """Fraction of reads with a label mass below 0.5."""
     length: float | None
@@ -167,7 +165,6 @@ class GradientForecast:
             varying=fmean(0 < rate < 1 for rate in rates) if rates else 0.0,
             faults=dict(faults),
             items=len(self._questions),
-            mass=fmean(self._masses) if self._masses else None,
             low_mass=fmean(mass < LOW_MASS for mass in self._masses) if self._masses else None,
             length=fmean(lengths) if lengths else None,
             canaries=dict(self._canaries(groups)),
