@@ -362,8 +362,6 @@ def _show_gradient(predicted: GradientReport) -> None:
     lines = {
         "items that all completions of a prompt pass": share(predicted.all_pass),
         "items that none passes": share(predicted.none_pass),
-        "items that tell completions apart": share(predicted.varying),
-        "standard deviation within a prompt": decimal(predicted.spread, ".3f", "–"),
         "reads with a label mass below 0.5": share(predicted.low_mass),
         "correlation of score and length": decimal(predicted.length, "+.2f", "–"),
     }

@@ -60,12 +60,7 @@ def show_variance(report: VarianceReport) -> None:
         out.print(_components(f"variance of the scores ({rows})", report.scores))
     if report.items:
         out.print(_item_variance(report))
-    if report.standard_errors:
-        errors = (
-            (str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
-            for error in report.standard_errors
-        )
-        out.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
+    if report.needed is not None:
         out.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
 
 

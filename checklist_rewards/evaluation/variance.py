@@ -36,7 +36,6 @@ MOST_ITEMS = 1000
 _WITH_INTERVALS = 50
 _LEAST_WORDINGS = 4
 _TEXTS = Rule(groups=200, least=0.0)  # not a share: it may be 0
-SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
 
 class Components(Result):
@@ -56,16 +55,6 @@ class ItemVariance(Components):
     question: str
 
 
-class StandardError(Result):
-    """Standard error of a text's score due to the judge, if the score is the mean of `repeats` answers."""
-
-    repeats: int
-    all_texts: float
-    """Of the score itself."""
-    within_repeat: float
-    """Of a difference to other texts read in the same way, as in an advantage: without the component `repeat`."""
-
-
 class VarianceReport(Result):
     """Variance components of a file, and the repeats that a precision needs."""
 
@@ -80,7 +69,6 @@ class VarianceReport(Result):
     scores: Components | None
     items: tuple[ItemVariance, ...]
     all_items: int
-    standard_errors: tuple[StandardError, ...]
     precision: float
     needed: int | None
     """Repeats whose mean score has a standard error of at most `precision`."""
@@ -192,13 +180,6 @@ class Variance:
         wordings = self.repeats if how == "reworded" else None
         scores = _components(self._scores, bootstrap, wordings) if self._scores.by_prompt else None
         judge = None if scores is None else scores.figures["judge"].value
-        errors: list[StandardError] = []
-        if scores is not None and judge is not None:
-            residual = scores.figures["residual"].value or 0.0
-            errors = [
-                StandardError(repeats=k, all_texts=math.sqrt(judge / k), within_repeat=math.sqrt(residual / k))
-                for k in SHOWN_REPEATS
-            ]
         items = sorted(self._items.items(), key=lambda item: -_judge(item[1]))[:MOST_ITEMS]
         without = Bootstrap(0, bootstrap.seed)
         return VarianceReport(
@@ -217,7 +198,6 @@ class Variance:
                 for place, (id, sums) in enumerate(items)
             ),
             all_items=len(self._items),
-            standard_errors=tuple(errors),
             precision=precision,
             needed=None if judge is None else max(1, math.ceil(judge / precision**2 - 1e-9)),
         )

@@ -65,8 +65,7 @@ def test_a_strict_wording_is_a_repeat_effect_and_cancels_within_a_group():
     report = report_of(np.random.default_rng(3), 40, 4, 8, {"repeat": 0.08, "noise": 0.01})
     figures = report.scores.figures
     assert figures["repeat"].value > 0.001 and figures["residual"].value < 1e-4
-    error = report.standard_errors[0]
-    assert error.within_repeat < 0.01 < 0.03 < error.all_texts
+    assert figures["judge"].value == pytest.approx(figures["repeat"].value + figures["residual"].value)
 
 
 def test_the_two_way_estimates_are_those_of_statsmodels():
