@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Column, Table
@@ -55,7 +55,7 @@ from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.judges import Ask
-from checklist_rewards.judges.calibration import EMPTY, Calibration, CalibrationMap, CalibrationMethod
+from checklist_rewards.judges.calibration import EMPTY, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.rows import Columns, read_checklist
@@ -488,7 +488,9 @@ def calibrate(
             curves = {"before": report.confidences["before"], report.method: report.confidences[report.method]}
             plot_reliability(plots / f"reliability_{name}.png", curves, f"{report.kind} items, held out")
     if json is not None:
-        write_json(json, _record(calibration, reports, reads.left_out))
+        record = calibration.model_dump(include={"judge", "read_by", "contextual"})
+        kinds = {report.kind: report.dumped for report in reports}
+        write_json(json, {**record, "left_out": reads.left_out, "kinds": kinds})
 
 
 def _empty_targets(
@@ -536,28 +538,6 @@ def _parameters(fitted: CalibrationMap) -> str:
     named = {name: getattr(fitted, name) for name in ("temperature", "slope", "intercept", "threshold")}
     shown = [f"{name} {value:.4g}" for name, value in named.items() if value is not None]
     return ", ".join(shown if fitted.knots is None else [f"{len(fitted.knots)} knots", *shown])
-
-
-def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: int) -> dict[str, Any]:
-    def dumped(figures: Any) -> dict[str, Any]:
-        return {name: figure.model_dump() for name, figure in figures.items()}
-
-    return {
-        "judge": calibration.judge,
-        "read_by": calibration.read_by,
-        "contextual": calibration.contextual,
-        "left_out": left_out,
-        "kinds": {
-            report.kind: {
-                "reads": report.reads,
-                "groups": report.groups,
-                "method": report.method,
-                "before": dumped(report.before),
-                "after": {name: dumped(figures) for name, figures in report.after.items()},
-            }
-            for report in reports
-        },
-    }
 
 
 _HIDDEN = "unknown: the model is on a server"
