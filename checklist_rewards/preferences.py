@@ -34,7 +34,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rows import IMAGE_COLUMNS, Candidate
 from checklist_rewards.scores import (
     EQUAL,
-    Aggregation,
     Reason,
     Score,
     Unanswered,
@@ -347,7 +346,7 @@ def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> fl
     return score_checklist(
         checklist,
         verdicts,
-        score.aggregation or Aggregation(primary_metric=score.primary_metric),
+        score.rules,
         quality=score.quality,
     ).primary_score
 

@@ -56,7 +56,7 @@ from checklist_rewards.rerank import (
 )
 from checklist_rewards.rows import Candidate, Columns, Sample, score_from, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import Aggregation, Score, rescore
+from checklist_rewards.scores import Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
@@ -447,8 +447,7 @@ class StoredScores:
     def _rescored(self, checklist: Checklist, score: Score, where: str) -> Score:
         if score.no_answer and self.rules.get("no_answer") == "judge":
             raise SampleError(f"{where}: no judge has read a candidate without an answer; set --model to ask one.")
-        rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)
-        return rescore(checklist, score, replace(rules, **self.rules))
+        return rescore(checklist, score, replace(score.rules, **self.rules))
 
     def _list(self, row: Row, name: str) -> list[Any] | None:
         if row.data.get(name) in (None, ""):

@@ -32,13 +32,14 @@ from checklist_rewards.evaluation.measures import (
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
-from checklist_rewards.scores import EQUAL, Aggregation, Verdict, score_checklist
+from checklist_rewards.scores import EQUAL, Verdict, score_checklist
 from checklist_rewards.validation import import_extra, np
 
 EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
+_LEAST_TEXTS = 5
 
 
 class PairedTest(Result):
@@ -399,16 +400,16 @@ class ItemAgreement(NamedTuple):
     other: float | None
 
 
-def by_item(units: Sequence[Unit], least: int = 5) -> list[ItemAgreement]:
-    """The agreement on every question that both sides answered about `least` texts or more, lowest first. Answers of
-    code checks are left out."""
+def by_item(units: Sequence[Unit]) -> list[ItemAgreement]:
+    """The agreement on every question that both sides answered about 5 texts or more, lowest first. Answers of code
+    checks are left out."""
     answers: dict[str, list[Unit]] = {}
     for unit in units:
         if unit.answered and not unit.by_code:
             answers.setdefault(unit.item.question, []).append(unit)
     found = []
     for question, own in answers.items():
-        if len(own) >= least:
+        if len(own) >= _LEAST_TEXTS:
             sides = [
                 [side.value for side in both if side and side.value is not None]
                 for both in zip(*((unit.one, unit.other) for unit in own), strict=True)
@@ -517,6 +518,5 @@ def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float |
     score = row.judged
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None
-    rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
-    return score_checklist(Checklist(items=row.items), verdicts, rules).primary_score
+    return score_checklist(Checklist(items=row.items), verdicts, score.rules).primary_score

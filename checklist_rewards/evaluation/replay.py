@@ -163,9 +163,7 @@ class Replay:
 
     def _rules(self, row: ScoredText) -> Aggregation:
         """The rules of the stored score, with the changes."""
-        rules = Aggregation()
-        if row.score is not None:
-            rules = row.score.aggregation or Aggregation(primary_metric=row.score.primary_metric)
+        rules = Aggregation() if row.score is None else row.score.rules
         changes = dict(self.aggregation)
         if self.calibration is not None and self.calibration.threshold is not None:
             changes.setdefault("threshold", self.calibration.threshold)

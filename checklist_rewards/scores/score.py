@@ -430,6 +430,11 @@ class Score(BaseModel):
         """The state; None for a score that an earlier version wrote, which had no states."""
         return self.state if "state" in self.model_fields_set else None
 
+    @property
+    def rules(self) -> Aggregation:
+        """The rules of the score; of a score that an earlier version wrote, the defaults with its metric."""
+        return self.aggregation or Aggregation(primary_metric=self.primary_metric)
+
     def under(self, metric: PrimaryMetric) -> Score:
         """The same answers with another primary metric; other rules need the checklist ([`rescore`]).
 
