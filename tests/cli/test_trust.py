@@ -258,6 +258,7 @@ def test_numbers_per_row_and_preferences_of_candidates(run):
     [comparison] = record["comparisons"]
     assert comparison["items"] == {} and comparison["targets"]["units"] == 3
     assert comparison["targets"]["figures"]["bias"]["value"] == pytest.approx((0.9 + 0.5 + 0.1 - 1 - 0.5 - 0.75) / 3)
+    assert comparison["targets"]["figures"]["spearman"]["value"] == pytest.approx(0.5)  # ranks 3 2 1 and 3 1 2
     figures = comparison["preferences"]["figures"]
     assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
 

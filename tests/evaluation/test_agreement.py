@@ -118,15 +118,6 @@ def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path
     assert (target.one, target.other) == (0.5, 0.5)
 
 
-def test_numbers_per_target_make_preferences(tmp_path):
-    rows = [{"checklist": ["Is it red?"], "said": [p], "labels": gold} for p, gold in ((0.9, 1), (0.2, 0.5), (0.4, 0))]
-    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows), inputs=["x", "x", "x"])
-    assert found.targets.figures["spearman"].value == pytest.approx(0.5)  # ranks 3 1 2 and 3 2 1
-    assert found.preferences.units == 3
-    assert found.preferences.figures["wins"].value == pytest.approx(2 / 3)
-    assert found.preferences.figures["wpld"].value == pytest.approx(2 / 3)  # one pair is turned around
-
-
 def test_preferences_of_inputs_in_one_group_are_not_independent(tmp_path):
     """Every document with all its texts again under another input: the figures say no more than once."""
     rows = [
