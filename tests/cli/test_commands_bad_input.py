@@ -230,7 +230,7 @@ REFUSED = [
         "column 'humans' not found (--label-key)",
     ),
     (f"{IMPROVE} --data rows.jsonl", "score the rows first, or name a judge with --model"),
-    ("serve --pipeline rlcf_direct", "the server scores checklists as clients send them"),
+    ("serve --scale 3", "the server scores checklists as clients send them"),
 ]
 
 
