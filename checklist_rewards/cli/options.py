@@ -511,22 +511,6 @@ class JudgeModel(Options):
         return self.engine_of(OF_JUDGE)
 
 
-class ProbeOptions(JudgeModel):
-    """Options of a judge to test."""
-
-    parts: ClassVar[tuple[Part, ...]] = (
-        *JudgeModel.parts,
-        Part(JudgeConfig, OF_JUDGE, JUDGE, only=("mass_floor",)),
-        Part(ScorerConfig, "", JUDGE, only=("threshold",)),
-    )
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The options given by the user, as arguments of `probe`."""
-        given = self.settings_of(OF_JUDGE) | self.settings_of("")
-        return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS}
-
-
 class JudgeOptions(JudgeModel):
     """Options of the judge, and of the score of its answers."""
 

@@ -544,11 +544,8 @@ _HIDDEN = "unknown: the model is on a server"
 _NO_PROMPT = "not applicable: an encoder has no prompt"
 
 
-@brief("judge.prompt", "threshold", "json")
-def probe(
-    judge: o.ProbeOptions,
-    json: Json = None,
-) -> None:
+@brief("judge.prompt", "json")
+def probe(judge: o.JudgeModel, json: Json = None) -> None:
     """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
 
     Reports the separation of yes and no items, the probability mass of the labels at the next token, the tokens read
@@ -564,7 +561,7 @@ def probe(
     ```
     """
     check_outputs(json=json)
-    report = ask(judge.engine, **judge.settings)
+    report = ask(judge.engine, prompt=judge.given.get("judge.prompt"))
     out = plain_console()
     out.print(_items(report))
     out.print(_facts(report))
