@@ -86,7 +86,8 @@ def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output
     done = run(f"pairs {output} -o out.jsonl --no-store {options}")
     assert other.asked == [] and "--model" not in done.output, done.output
     assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
-    assert "answered by `org/liked`" in Path("out.md").read_text()
+    card = Path("out.md").read_text()
+    assert "answered by `org/liked`" in card and ("not_top" in card) == ("--top-fraction" in options)
     run(f"pairs {output} -o again.jsonl --no-store --model org/other --base-url {SERVER} {options}")
     assert other.asked, "a judge that is named scores again"
     assert read_jsonl("again.jsonl") != read_jsonl("out.jsonl") and "`org/other`" in Path("again.md").read_text()

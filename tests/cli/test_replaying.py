@@ -235,6 +235,13 @@ def test_figures_by_hand(run):
     assert "answers flipped" in shown and "reads that differ most" in shown
 
 
+def test_an_item_that_code_checks_in_one_file_is_no_read_of_a_judge(run):
+    one, other = line("A", "a", 0.9, 0.9), line("A", "a", 0.1, 0.9)
+    other["score"]["items"][0]["method"] = "check"
+    counts = difference(run, [one], [other])[0]["counts"]
+    assert (counts["reads"], counts["flips"], counts["checks"], counts["checks_flipped"]) == (1, 0, 1, 1)
+
+
 def test_groups_are_those_of_the_trainer(run):
     """Rows of the dataset with one prompt, an evaluation, and a step that a later start did again are apart."""
     starts = [{"started": "2026-11-30T10:00:00"}, {"started": "2026-11-30T11:00:00"}]
