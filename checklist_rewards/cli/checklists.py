@@ -311,6 +311,8 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
         load_jury(path, store=False)
         kind = "panel" if "panel" in value else "cascade"
         return f"a {kind} of {len(value['judges'])} judges"
+    if "distributed_type" in value:
+        return "an accelerate config, not checked"
     if any(key in value for key in _TRAINING):
         _check_reward(value.get("reward") or {}, f"{path}, reward", path.parent)
         kind = "a training config with a reward" if "reward" in value else "a training config"

@@ -114,8 +114,9 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
 
 SHORT = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
 RECIPES = Path(__file__).parents[2] / "recipes"
-OF_OTHERS = ("cluster", "accelerate_configs")  # Ray, Kubernetes and accelerate read those
-READ = sorted(path for path in RECIPES.glob("**/*.yaml") if path.parent.name not in OF_OTHERS)
+READ = sorted(
+    path for path in RECIPES.glob("**/*.yaml") if path.parent.name != "cluster"
+)  # Ray and Kubernetes read those
 RIGHT = {
     "judge.md": ("{input} {target} {question}", "a judge prompt with {input}, {question}, {target}"),
     "batch.md": ("{target}\n{checklist}", "a batch prompt with {checklist}, {target}"),
@@ -155,12 +156,13 @@ def test_what_is_right_is_known_for_what_it_is(run, no_engine):
                 out.write({"checklist": checklist})
     assert len(run("lint").stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md"))), "the packaged prompts"
     shown = run("lint", *RIGHT, "rows.jsonl", "rows.csv", "rows.parquet", *READ)
-    training = "; trainer arguments are not checked"
+    training, accelerate = "; trainer arguments are not checked", "an accelerate config, not checked"
     assert shown.stderr == ""
     assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
         *(said for _, said in RIGHT.values()),
         *["2 checklists: 3 items, 1 with code checks"] * 3,
         *[f"a training config with a reward{training}"] * 4,
+        *[accelerate] * 4,
         f"a training config{training}",
         f"a training config with a reward{training}",
     ]
