@@ -498,11 +498,11 @@ class Keys(Options):
 
 
 class JudgeModel(Options):
-    """The judge's engine and prompt."""
+    """The judge's engine, prompt and mass floor."""
 
     shown = ("judge.model", "judge.base_url", "judge.backend")
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
+        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt", "mass_floor")),
     )
 
     @property

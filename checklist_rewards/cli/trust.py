@@ -561,7 +561,8 @@ def probe(judge: o.JudgeModel, json: Json = None) -> None:
     ```
     """
     check_outputs(json=json)
-    report = ask(judge.engine, prompt=judge.given.get("judge.prompt"))
+    given = judge.settings_of(o.OF_JUDGE)
+    report = ask(judge.engine, **{name: given[name] for name in ("prompt", "mass_floor") if name in given})
     out = plain_console()
     out.print(_items(report))
     out.print(_facts(report))

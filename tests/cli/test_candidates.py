@@ -234,6 +234,9 @@ def test_probe_passes_a_judge_that_knows_and_refuses_one_that_does_not(run, engi
     engine(lambda prefix, tail: 0.97, replies=["yes"])
     done = run("probe", code=1)
     assert "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
+    engine(truth, replies=["yes"], mass=0.3)  # as a server that counts one spelling of yes and no
+    assert "off_label" in run("probe", code=1).stderr
+    run("probe --judge.mass-floor 0")
 
 
 @pytest.fixture
