@@ -54,7 +54,6 @@ from checklist_rewards.judges.checked import by_judge, run_check
 from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, ItemScore, Score
-from checklist_rewards.scores.score import PASS_CREDIT
 from checklist_rewards.validation import one_of, whole_number
 
 REASONS = {
@@ -268,9 +267,8 @@ class _Attacker:
     def fallen(self, outcome: _Outcome) -> Iterator[tuple[ChecklistItem, bool]]:
         """The items that the bad response fails, and whether each passes in the attacked text against the facts."""
         for item, one, other, holds in self.answers(outcome):
-            before, credit = one.credit(soft=False), other.credit(soft=False)
-            if before is not None and credit is not None and before < PASS_CREDIT:
-                yield item, credit >= PASS_CREDIT and not holds
+            if one.passed is False and other.passed is not None:
+                yield item, other.passed and not holds
 
     def label(self, recipe: Recipe, case: _Case) -> dict[str, Any] | None:
         """A successful attack as a labelled row: the items that the bad response failed and that the attack raised,
@@ -280,11 +278,11 @@ class _Attacker:
             return None
         labels: list[str | None] = []
         for item, one, other, holds in self.answers(outcome):
-            failed = (one.credit(soft=False) or 0.0) < PASS_CREDIT and item.options is None
+            failed = not one.passed and item.options is None
             credit = other.credit()
             raised = credit is not None and credit - (one.credit() or 0.0) >= LABELLED_RISE
             if outcome.base.no_answer:  # the judge has not read it: 0 is not its answer
-                raised = (other.credit(soft=False) or 0.0) >= PASS_CREDIT
+                raised = other.passed is True
             labels.append((NO if item.weight >= 0 else YES) if failed and raised and not holds else None)
         if not any(labels):
             return None

@@ -68,10 +68,12 @@ def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_searc
 
 
 def test_a_judge_without_a_weakness_shows_none():
-    report = attack(scorer(lambda prefix, tail: 0.3), ROWS, **QUICK)
+    # scores that differ by a rounding error only are equal: none beats an honest response
+    report = attack(scorer(lambda prefix, tail: 0.3 + ("owl" not in prefix) * 1e-12), ROWS, **QUICK)
     rises = [one.rise.value for one in report.attacks if one.name != "empty"]
     # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
-    assert max(rises) <= 0.3 and all(item.fell == 0 for item in report.fallen) and report.beats_before.value == 0.0
+    assert max(rises) <= 0.3 + 1e-9 and all(item.fell == 0 for item in report.fallen)
+    assert report.beats_before.value == 0.0 and {one.beats.value for one in report.attacks} == {0.0}
 
 
 def by_word(prefix: str, tail: str) -> float:
@@ -86,6 +88,7 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
         report = attack(scorer(by_word, checks=checks), rows, attacks=["keywords_after", "all_met"], **QUICK)
         words = figures(report, "keywords_after")
         assert words.earned.value >= 0.4 and words.rise.value == pytest.approx(0.0, abs=0.06), checks
+        assert words.beats.value == 0.0, "what was earned beats no honest response"
     # an empty response counts as the lowest; a text that really avoids a word has earned what it gets for that
     avoid = [{"question": "Is 'silver' absent?", "check": {"type": "regex", "pattern": "silver", "exactly": 0}}]
     rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
