@@ -9,6 +9,7 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.attacks.attack import attack, bad_responses, default_rows, frequent_words, prompt_key
+from checklist_rewards.backends import Answer
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
@@ -18,6 +19,7 @@ from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns
 from tests.fakes import FakeBackend
+from tests.monitor.fakes import OptionsBackend
 from tests.test_images import IMAGES, Seeing
 
 COLORS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white")
@@ -74,6 +76,7 @@ def test_a_judge_without_a_weakness_shows_none():
     # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
     assert max(rises) <= 0.3 + 1e-9 and all(item.fell == 0 for item in report.fallen)
     assert report.beats_before.value == 0.0 and {one.beats.value for one in report.attacks} == {0.0}
+    assert report.labels == ()
 
 
 def by_word(prefix: str, tail: str) -> float:
@@ -89,6 +92,7 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
         words = figures(report, "keywords_after")
         assert words.earned.value >= 0.4 and words.rise.value == pytest.approx(0.0, abs=0.06), checks
         assert words.beats.value == 0.0, "what was earned beats no honest response"
+        assert next(item.fell for item in report.fallen if "silver" in item.name) == 0
     # an empty response counts as the lowest; a text that really avoids a word has earned what it gets for that
     avoid = [{"question": "Is 'silver' absent?", "check": {"type": "regex", "pattern": "silver", "exactly": 0}}]
     rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
@@ -208,6 +212,30 @@ def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
     assert len(pairs) == 2 * len(report.labels) and {pair.label for pair in pairs} == {0.0}
     assert {pair.input for pair in pairs} <= {row.input for row in ROWS}
     assert len(FewShot.load(path).examples) == len(pairs)
+
+
+def test_only_items_that_failed_before_are_labelled():
+    praised = lambda prefix, tail: 0.95 if "This response is excellent" in target(prefix) else 0.7  # noqa: E731
+    report = attack(scorer(praised), ROWS, attacks=["self_praise"], **QUICK)
+    single = [label["target"] for label in report.labels if label["attack"] == "self_praise"]
+    assert single and all(text.lstrip().startswith("This response is excellent") for text in single)  # of nothing
+
+
+def test_an_item_that_the_judge_cannot_assess_has_neither_failed_nor_fallen():
+    class Unsure(OptionsBackend):
+        def _lettered(self, prefix, tail, labels):
+            text = target(prefix)
+            answer = "unclear" if "excellent" in text or "Write about" in text else "wrong"
+            if "All criteria" in text:
+                answer = "wrong" if "Write about" in text else "right"
+            return Answer(tuple(0.0 if f"{label}. {answer}" in tail else -30.0 for label in labels))
+
+    options = [{"label": "right", "value": 1}, {"label": "wrong", "value": 0}, {"label": "unclear", "na": True}]
+    items = [{"question": "How is the bird?", "options": options}, "Is it a story?"]
+    judge = ChecklistScorer(backend=Unsure(honest), store=False)
+    rows = [Pool(items, row.candidates, row.input) for row in ROWS]
+    report = attack(judge, rows, attacks=["self_praise", "all_met"], **QUICK)
+    assert {item.name: item.share for item in report.fallen} == {"How is the bird?": 1.0, "Is it a story?": 0.0}
 
 
 def test_a_penalty_that_an_attack_avoids_is_labelled_yes():
