@@ -129,6 +129,8 @@ def write_files():
     write_jsonl("elsewhere.jsonl", log | {"prompt": "q"})
     write_jsonl("few.jsonl", first)
     write_jsonl("two.jsonl", {"prompt": "x", "chosen": "a", "rejected": "b"})
+    write_jsonl("copies.jsonl", first, first | {"id": "r1"}, first | {"id": "same", "target": "same"})
+    write_jsonl("preferred.jsonl", {"chosen": "same", "rejected": "text 0"})
     write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
     write_jsonl("none.jsonl")
 
@@ -217,6 +219,10 @@ REFUSED = [
     ("cascade scored.jsonl again.jsonl --label-key gold", "column 'gold' not found; the row has 'id', 'doc', "),
     (f"{CALIBRATE} --label-key labels --costs much", "--costs 'much': expected two numbers"),
     (f"{CALIBRATE} --label-key labels --contextual", "the file was scored by 'org/judge' but --model is 'pocket'"),
+    (
+        "fit copies.jsonl --pairs preferred.jsonl -o w.json",
+        "'rejected' is 'text 0', which is the id or text of 2 scored rows; it must name one",
+    ),
     (
         f"{IMPROVE} --data scored.jsonl --label-key stars --group-key target",
         "scored.jsonl has 59 labelled rows in 59 groups; improving a checklist needs at least 60 in 15",

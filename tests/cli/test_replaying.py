@@ -235,6 +235,22 @@ def test_figures_by_hand(run):
     assert "answers flipped" in shown and "reads that differ most" in shown
 
 
+@pytest.mark.parametrize(
+    ("again", "other_pair", "reversed_pair"),
+    [
+        ((0.5, 0.2, 0.3, 0.4), 1, 0),  # one of the best stays above the worst
+        ((0.5, 0.5, 0.9, 0.1), 1, 0),  # one of the worst stays below the best
+        ((0.2, 0.1, 0.3, 0.4), 1, 1),
+        ((0.5, 0.2, 0.4, 0.2), 0, 0),  # one of the best and one of the worst stay so
+        ((0.5, 0.5, 0.5, 0.50001), 1, 0),  # all are equal
+    ],
+)
+def test_the_best_and_the_worst_text_may_be_several(run, again, other_pair, reversed_pair):
+    first, second = ([line("A", f"text {n}", p, p) for n, p in enumerate(of)] for of in ((0.9, 0.9, 0.1, 0.1), again))
+    counts = difference(run, first, second)[0]["counts"]
+    assert (counts["pairs"], counts["other_pair"], counts["reversed_pair"]) == (1, other_pair, reversed_pair)
+
+
 def test_an_item_that_code_checks_in_one_file_is_no_read_of_a_judge(run):
     one, other = line("A", "a", 0.9, 0.9), line("A", "a", 0.1, 0.9)
     other["score"]["items"][0]["method"] = "check"
