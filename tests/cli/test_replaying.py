@@ -242,13 +242,24 @@ def test_figures_by_hand(run):
         ((0.5, 0.5, 0.9, 0.1), 1, 0),  # one of the worst stays below the best
         ((0.2, 0.1, 0.3, 0.4), 1, 1),
         ((0.5, 0.2, 0.4, 0.2), 0, 0),  # one of the best and one of the worst stay so
-        ((0.5, 0.5, 0.5, 0.50001), 1, 0),  # all are equal
+        ((0.5, 0.5, 0.50001, 0.50001), 1, 0),  # all are equal
     ],
 )
 def test_the_best_and_the_worst_text_may_be_several(run, again, other_pair, reversed_pair):
     first, second = ([line("A", f"text {n}", p, p) for n, p in enumerate(of)] for of in ((0.9, 0.9, 0.1, 0.1), again))
     counts = difference(run, first, second)[0]["counts"]
     assert (counts["pairs"], counts["other_pair"], counts["reversed_pair"]) == (1, other_pair, reversed_pair)
+
+
+def test_equal_scores_have_no_order_and_no_best_text(run):
+    equal, apart = (
+        [line("A", "a", one, one), line("A", "b", other, other)] for one, other in ((0.5, 0.5), (0.9, 0.1))
+    )
+    ordered = [row | {"prompt": "B"} for row in apart]
+    for one, other, pairs in ((equal, apart, 1), (apart, equal, 2)):
+        found = difference(run, one + ordered, other + ordered)[0]
+        assert found["counts"]["pairs"] == pairs and found["figures"]["kendall"]["value"] == 1.0  # of B
+        assert (found["counts"]["flat_one"], found["counts"]["flat_other"]) == (2 - pairs, pairs - 1)
 
 
 def test_an_item_that_code_checks_in_one_file_is_no_read_of_a_judge(run):
