@@ -293,8 +293,10 @@ def test_rows_of_one_file_are_counted_and_named_and_equal_rows_paired_in_turn(ru
 
 def test_scored_files_are_matched_by_id_in_any_order(run):
     without = [{"prompt": "A", "target": f"{n}", "checklist_score": row["score"]} for n, row in enumerate(ONE)]
-    for rows in (without, [row | {"id": n} for n, row in enumerate(without)]):
-        found, _ = difference(run, rows, rows[::-1])
+    named = [row | {"id": n} for n, row in enumerate(without)]
+    copies = [row | {"target": "a copy"} for row in named]
+    for rows, others in ((without, without), (named, named), (named, without), (copies, copies)):
+        found, _ = difference(run, rows, others[::-1])
         assert found["rows"] == 5 and found["counts"]["flips"] == found["counts"]["changed"] == 0
 
 
