@@ -147,6 +147,27 @@ def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently
     assert found == [["no"], []] and unmatched == 1
 
 
+def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
+    item = {"checklist": ["Is it red?"], "said": [0.9]}
+
+    def file(name, *targets):
+        return scored_file(tmp_path / name, *(item | {"id": str(n), "target": text} for n, text in enumerate(targets)))
+
+    path = file("s.jsonl", [{"role": "assistant", "content": "It is red."}], "42", "Red.", "Red.", "Red.")
+    one = read_scored(path)
+    cases = {
+        copied(path, "s.csv"): 5,
+        file("t.jsonl", "It is red.", "42", "Red.\r\n", " Red.", "<think>Red?</think>Red."): 5,
+        scored_file(tmp_path / "u.jsonl", item | {"id": "1"}): 1,  # without texts, nothing is known
+    }
+    for other, pairs in cases.items():
+        assert len(pairs_of(one, read_scored(other), ("one", "other"))[0]) == pairs
+    other = read_scored(file("v.jsonl", "It is red.", "43"))
+    with pytest.raises(SampleError, match="the same id '1', but their texts differ: '42' and '43'"):
+        pairs_of(one, other, ("one", "other"))
+    assert len(pairs_of(one, other, ("one", "other"), same_texts=False)[0]) == 2
+
+
 TEXTS = [{"prompt": f"Name {n}.", "reply": f"text {n}", "checklist": ["Is it red?"], "said": [0.9]} for n in range(3)]
 GOLD = [{**row, "target": "A", "response": row["reply"]} for row in TEXTS]  # of lm-evaluation-harness
 
