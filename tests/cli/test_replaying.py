@@ -137,7 +137,8 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     figures = {name: figure["value"] for name, figure in record["scores"]["figures"].items()}
     assert figures["text"] > 10 * figures["judge"] > 0
     assert record["needed"] == -(-figures["judge"] // 0.02**2)
-    assert len(other.asked) == 4 * 8 and "needs" in done.output
+    needed = f"A standard error of 0.02 or less needs {record['needed']} answers per question."
+    assert len(other.asked) == 4 * 8 and needed in done.output
     assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
 
 

@@ -224,10 +224,11 @@ def test_one_sentence_says_whether_two_sides_agree_better_than_chance(tmp_path, 
 
 def test_agreement_by_question_lowest_first(tmp_path):
     asked, said = ["Is it red?", "Is it big?", "Is it old?"], [0.9] * 3
-    rows = [{"checklist": asked, "said": said, "labels": [1, n % 2, 1 if n < 4 else None]} for n in range(8)]
+    labels = [[1, n % 2 if n < 5 else None, 1 if n < 4 else None] for n in range(8)]
+    rows = [{"checklist": asked, "said": said, "labels": of} for of in labels]
     units, _ = units_against_labels(labelled(read_scored(scored_file(tmp_path / "s.jsonl", *rows)), "labels"))
     big, red = by_item(units)
-    assert big == ("Is it big?", 8, 0.5, 1.0, 0.5) and red == ("Is it red?", 8, 1.0, 1.0, 1.0)
+    assert big == ("Is it big?", 5, 0.4, 1.0, 0.4) and red == ("Is it red?", 8, 1.0, 1.0, 1.0)
 
 
 # --- tests between two judges, by hand

@@ -162,10 +162,14 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
     }
     for other, pairs in cases.items():
         assert len(pairs_of(one, read_scored(other), ("one", "other"))[0]) == pairs
-    other = read_scored(file("v.jsonl", "It is red.", "43"))
-    with pytest.raises(SampleError, match="the same id '1', but their texts differ: '42' and '43'"):
-        pairs_of(one, other, ("one", "other"))
-    assert len(pairs_of(one, other, ("one", "other"), same_texts=False)[0]) == 2
+    for targets, complaint in (
+        (("It is red.", "43"), "the same id '1', but their texts differ: '42' and '43'"),
+        (("It is blue.", "42"), "the same id '0', but their texts differ: 'It is red.' and 'It is blue.'"),
+    ):
+        other = read_scored(file("v.jsonl", *targets))
+        with pytest.raises(SampleError, match=complaint):
+            pairs_of(one, other, ("one", "other"))
+        assert len(pairs_of(one, other, ("one", "other"), same_texts=False)[0]) == 2
 
 
 TEXTS = [{"prompt": f"Name {n}.", "reply": f"text {n}", "checklist": ["Is it red?"], "said": [0.9]} for n in range(3)]

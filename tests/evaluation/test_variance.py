@@ -6,6 +6,7 @@ import pytest
 from checklist_rewards import Checklist
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.variance import Variance
+from checklist_rewards.scores import Verdict, score_checklist
 from tests.evaluation.files import NO_ANSWER, score_of
 
 NO_INTERVALS = Bootstrap(0)
@@ -111,6 +112,14 @@ def test_unanswered_reads_and_texts_without_an_answer_are_left_out():
     assert {item.question: item.texts for item in report.items}["Is it red?"] == 2
     assert (after.rows, after.no_answer, after.incomplete) == (8, 4, 1)
     assert after.model_copy(update={"rows": 4, "no_answer": 0}) == report
+
+
+def test_items_that_code_answers_are_left_out():
+    verdicts = [Verdict(answer="yes", method="check"), *[Verdict({"yes": 0.6, "no": 0.4})] * 2]
+    variance = Variance(2)
+    variance.add("A", [score_checklist(ITEMS, verdicts)] * 2)
+    questions = {item.question for item in variance.result("reworded", NO_INTERVALS, 0.02).items}
+    assert questions == {"Is it short?", "Is it loud?"}
 
 
 def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once():
