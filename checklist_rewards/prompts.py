@@ -277,11 +277,11 @@ def prompt_file(prompt: str | Path) -> Path:
     return path
 
 
-def lint_prompt(path: Path) -> PromptTemplate:
-    """Parse and validate a prompt file. Its kind is inferred from the placeholders. Raises [`PromptError`], with file
-    and line, if the prompt is invalid."""
+def lint_prompt(path: Path, kind: Kind | None = None) -> PromptTemplate:
+    """Parse and validate a prompt file. Its kind is by default inferred from the placeholders. Raises [`PromptError`],
+    with file and line, if the prompt is invalid."""
     text = _text(path)
-    return parse_prompt(text, kind_of_prompt(text), str(path))
+    return parse_prompt(text, kind or kind_of_prompt(text), str(path))
 
 
 def kind_of_prompt(text: str) -> Kind:

@@ -50,7 +50,7 @@ from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, PipelineConfig, get_pipeline, list_pipelines
 from checklist_rewards.pipelines.registry import Registry
 from checklist_rewards.plugins import load_plugins
-from checklist_rewards.prompts import lint_prompt, prompts_dir
+from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.settings import RewardConfig
 from checklist_rewards.rows import read_checklist
@@ -245,6 +245,8 @@ class Linted(o.Options):
 
     files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES]...")] = None
     """Files to check. Defaults to the packaged prompts."""
+    kind: Kind | None = None
+    """Kind of the prompt files. Defaults to detected from the placeholders."""
 
 
 @grouped()
@@ -270,13 +272,14 @@ def lint(
 
     ```
     checklist-rewards lint my_judge.md my_pipeline.yaml
+    checklist-rewards lint prompts/writer.md --kind generator
     checklist-rewards lint checklists.jsonl
     ```
     """
     wrong, paths = 0, linted.files or sorted(prompts_dir().glob("*/*.md"))
     for path in paths:
         try:
-            typer.echo(f"{path}: {_checked(path)}")
+            typer.echo(f"{path}: {_checked(path, linted.kind)}")
         except ChecklistRewardsError as error:
             wrong += 1
             refuse(str(error))
@@ -285,9 +288,9 @@ def lint(
         raise typer.Exit(2)
 
 
-def _checked(path: Path) -> str:
+def _checked(path: Path, kind: Kind | None) -> str:
     if path.suffix.lower() == ".md":
-        prompt = lint_prompt(path)
+        prompt = lint_prompt(path, kind)
         fields = ", ".join(f"{{{name}}}" for name in sorted(prompt.placeholders))
         return f"a {prompt.kind} prompt with {fields or 'no placeholders'}"
     if path.suffix.lower() in ROWS:

@@ -236,7 +236,10 @@ def test_probe_passes_a_judge_that_knows_and_refuses_one_that_does_not(run, engi
     assert "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
     engine(truth, replies=["yes"], mass=0.3)  # as a server that counts one spelling of yes and no
     assert "off_label" in run("probe", code=1).stderr
-    run("probe --judge.mass-floor 0")
+    Path("mine.md").write_text("My words. {target} {question}")
+    asked = engine(truth, replies=["yes"], mass=0.3).asked
+    run("probe --judge.mass-floor 0 --judge.prompt mine.md")
+    assert len(asked) == 12 and all("My words." in prefix for prefix, _ in asked)
 
 
 @pytest.fixture
@@ -267,6 +270,8 @@ def test_rows_are_refined_with_their_own_checklist_or_one_that_is_written(run, m
     given, _ = read_jsonl("out.jsonl")
     assert [step["feedback"] for step in given["refined_rounds"]] == [None, "a thing"]
     assert (given["refined_round"], given["refined_stopped"]) == (0, "rounds")
+    done = run("refine rows.jsonl -o out.jsonl --no-store --budget 0 --price pocket=1,1", code=1)
+    assert "budget: 0 of 0 US" in done.stderr
 
 
 def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, model):

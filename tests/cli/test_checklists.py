@@ -224,6 +224,11 @@ def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, name, content
     assert shown.stdout.startswith("fine.md: a generator prompt")
 
 
+def test_a_prompt_of_another_kind_is_refused(run, no_engine):
+    Path("kind.md").write_text("Ask about {input}")
+    run("lint kind.md --kind judge", refused=["kind.md:1: the placeholder {target} is missing", "1 of 1 files"])
+
+
 def test_statements_and_double_questions_are_warnings(run, no_engine):
     options = [{"label": "well", "value": 1}, {"label": "badly", "value": 0}]
     fine = [
