@@ -107,7 +107,8 @@ def test_labels_are_aggregated_by_the_rules_of_the_judges_score(tmp_path, absten
 
 
 def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path):
-    rows = {"checklist": ["Is it red?", "Is it big?", ABSTAINING], "said": ["yes", "no", "cannot_assess"]}
+    red = {"question": "Is it red?", "weight": 3}  # which the metric `pass` ignores
+    rows = {"checklist": [red, "Is it big?", ABSTAINING], "said": ["yes", "no", "cannot_assess"]}
     path = scored_file(tmp_path / "s.jsonl", {**rows, "labels": ["yes", "no", "cannot_assess"]}, primary_metric="pass")
     data = json.loads(path.read_text())
     del data["checklist_score"]["aggregation"]
