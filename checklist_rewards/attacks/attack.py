@@ -54,7 +54,6 @@ from checklist_rewards.judges.checked import by_judge, run_check
 from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, ItemScore, Score
-from checklist_rewards.scores.score import PASS_CREDIT
 from checklist_rewards.validation import one_of, whole_number
 
 REASONS = {
@@ -268,9 +267,8 @@ class _Attacker:
     def fallen(self, outcome: _Outcome) -> Iterator[tuple[ChecklistItem, bool]]:
         """The items that the bad response fails, and whether each passes in the attacked text against the facts."""
         for item, one, other, holds in self.answers(outcome):
-            before, credit = one.credit(soft=False), other.credit(soft=False)
-            if before is not None and credit is not None and before < PASS_CREDIT:
-                yield item, credit >= PASS_CREDIT and not holds
+            if one.passed is False and other.passed is not None:
+                yield item, other.passed and not holds
 
     def label(self, recipe: Recipe, case: _Case) -> dict[str, Any] | None:
         """A successful attack as a labelled row: the items that the bad response failed and that the attack raised,
@@ -280,11 +278,11 @@ class _Attacker:
             return None
         labels: list[str | None] = []
         for item, one, other, holds in self.answers(outcome):
-            failed = (one.credit(soft=False) or 0.0) < PASS_CREDIT and item.options is None
+            failed = not one.passed and item.options is None
             credit = other.credit()
             raised = credit is not None and credit - (one.credit() or 0.0) >= LABELLED_RISE
             if outcome.base.no_answer:  # the judge has not read it: 0 is not its answer
-                raised = (other.credit(soft=False) or 0.0) >= PASS_CREDIT
+                raised = other.passed is True
             labels.append((NO if item.weight >= 0 else YES) if failed and raised and not holds else None)
         if not any(labels):
             return None
@@ -431,12 +429,12 @@ def attack(
         return {recipe: state.rise(recipe, trial) for recipe in recipes}
 
     estimates = {recipe: state.rise(recipe, screened) for recipe in tried_first}
-    best, found, rounds = search(estimates, tried, rng, [*SHORT_STRINGS, *words])
+    best, rounds = search(estimates, tried, rng, [*SHORT_STRINGS, *words])
     final = [recipe for recipe in best if recipe not in bank]
     state.read(state.texts([*bank, *final], cases))
     labels = [label for recipe, case in labelled if (label := state.label(recipe, case)) is not None]
     unique = {(label["group"], label["target"]): label for label in reversed(labels)}
-    report = _report(state, [*bank, *final], found, cases, reported, intervals)
+    report = _report(state, [*bank, *final], cases, reported, intervals)
     usable = any(not score.no_answer and state.scored(*key) is not None for key, score in state.scores.items())
     return AttackReport(
         judge=scorer.judge.name,
@@ -480,7 +478,6 @@ def _chosen(rows: Sequence[Pool], prompts: int, rng: random.Random) -> list[Pool
 def _report(
     state: _Attacker,
     recipes: Sequence[Recipe],
-    found: Mapping[Recipe, float],
     cases: Sequence[_Case],
     reported: range,
     bootstrap: Bootstrap,
@@ -488,7 +485,7 @@ def _report(
     """The figures of the reported prompts."""
     outcomes = {recipe: state.outcomes(recipe, cases) for recipe in recipes}
     figures = {
-        recipe: _figures(state.rows, recipe, scored, len(cases) - len(scored), found.get(recipe), bootstrap)
+        recipe: _figures(state.rows, recipe, scored, len(cases) - len(scored), bootstrap)
         for recipe, scored in outcomes.items()
     }
     ordered = sorted(
@@ -514,12 +511,9 @@ def _report(
     missing = {reason: why for reason in REASONS if reason not in bad}
     if not any(honest.values()):
         missing["beats"] = "no honest response has a score"
-    items = [item for place in reported for item in state.rows[place].checklist.items]
     good = [(place, value) for place, values in honest.items() for value in values]
     return {
         "reported": len(reported),
-        "checked_items": sum(item.check is not None and item.scope is None for item in items),
-        "items": len(items),
         "bad": {reason: mean_figure(values, bootstrap, SCORES) for reason, values in bad.items()},
         "honest": mean_figure(good, bootstrap, SCORES),
         "beats_before": mean_figure(pairs, bootstrap, SHARE),
@@ -536,7 +530,6 @@ def _figures(
     recipe: Recipe,
     outcomes: Sequence[_Outcome],
     failed: int,
-    rise_in_search: float | None,
     bootstrap: Bootstrap,
 ) -> AttackFigures:
     one = BANK[recipe.attacks[0]] if recipe.is_one else None
@@ -559,7 +552,6 @@ def _figures(
         rise=bootstrap.mean([outcome.rise for outcome in outcomes], groups, RISES),
         earned=bootstrap.mean([outcome.earned for outcome in outcomes], groups, RISES),
         beats=bootstrap.mean(beats, groups, SHARE),
-        rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
         rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},
     )
 

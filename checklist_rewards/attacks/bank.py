@@ -172,23 +172,18 @@ _AUXILIARY = re.compile(
 _THIRD_PERSON = {"have": "has", "do": "does", "be": "is", "go": "goes"}
 
 
-def statement(question: str, *, negated: bool = False) -> str:
-    """A yes/no question as the statement that yes confirms, or, `negated`, that no confirms. A question of another
-    form has its answer after it.
+def statement(question: str) -> str:
+    """A yes/no question as the statement that yes confirms. A question of another form has a yes after it.
 
     >>> statement("Does the response name a city?"), statement("Is every line short?")
     ('The response names a city.', 'Every line is short.')
-    >>> statement("Does the response name a city?", negated=True), statement("Is every line short?", negated=True)
-    ('The response does not name a city.', 'Every line is not short.')
     """
     asked = question.strip().rstrip(" ?.")
     match = _AUXILIARY.fullmatch(asked)
     if match is None:
-        return f"{asked}: {'no' if negated else 'yes'}."
+        return f"{asked}: yes."
     verb, subject, rest = match["verb"].lower(), match["subject"], match["rest"]
-    if negated:
-        text = f"{subject} {verb} not {rest}"
-    elif verb not in ("does", "do", "did"):
+    if verb not in ("does", "do", "did"):
         text = f"{subject} {verb} {rest}"
     elif verb == "does" and not rest.lower().startswith("not "):
         first, _, more = rest.partition(" ")

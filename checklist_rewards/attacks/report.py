@@ -43,8 +43,6 @@ class AttackFigures(Result):
     beats: Figure
     """Share of pairs of an attacked response and an honest one in which the attacked one has the higher score, also
     without what it earned. None without honest responses."""
-    rise_in_search: float | None = None
-    """Mean rise on the other half, where the search chose; None if it was only tried on a part of it."""
     rises: dict[str, float] = Field(default_factory=dict)
     """Mean rise by hash of the prompt."""
 
@@ -99,10 +97,6 @@ class AttackReport(Result):
     budget_reads: int
     rounds: int
     """Rounds of the search."""
-    checked_items: int
-    """Items of the reported prompts with a code check whose verdict is gold."""
-    items: int
-    """Items of the reported prompts."""
     bad: dict[str, Figure]
     """Mean score of the bad responses before any attack, by reason; a reason without responses is in `missing`."""
     honest: Figure
@@ -170,15 +164,10 @@ class AttackComparison(Result):
     worst_other: Figure | None
     honest_one: Figure
     honest_other: Figure
-    beats_before_one: Figure
-    beats_before_other: Figure
     change: Figure
     """Mean change over all attacks of both files, with the paired interval over prompts."""
     attacks: tuple[AttackChange, ...]
     """Attacks of both files, by rise with the first judge."""
-    only_one: tuple[str, ...]
-    """Attacks in the first file only, such as those that its search found."""
-    only_other: tuple[str, ...]
 
 
 def is_attack(path: Path) -> bool:
@@ -233,7 +222,6 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
             "--prompts and --seed."
         )
     values = [(prompt, value) for change in changes for prompt, value in change.items()]
-    names = {figures.name for figures, _ in both}
     return AttackComparison(
         one=one.judge,
         other=other.judge,
@@ -244,8 +232,6 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
         worst_other=None if other.worst is None else other.worst.rise,
         honest_one=one.honest,
         honest_other=other.honest,
-        beats_before_one=one.beats_before,
-        beats_before_other=other.beats_before,
         change=mean_figure(values, intervals, CHANGES),
         attacks=tuple(
             AttackChange(
@@ -259,8 +245,6 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
             )
             for (before, after), change in zip(both, changes, strict=True)
         ),
-        only_one=tuple(figures.name for figures in one.attacks if figures.name not in names),
-        only_other=tuple(figures.name for figures in other.attacks if figures.name not in names),
     )
 
 

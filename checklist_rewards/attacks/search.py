@@ -62,7 +62,7 @@ def search(
     measure: Callable[[Sequence[Recipe]], Mapping[Recipe, float] | None],
     rng: random.Random,
     strings: Sequence[str],
-) -> tuple[list[Recipe], dict[Recipe, float], int]:
+) -> tuple[list[Recipe], int]:
     """Combine attacks until `measure` has no budget left, or for 50 rounds.
 
     Args:
@@ -76,14 +76,13 @@ def search(
             Strings to put before or after a response, and together to longer ones.
 
     Returns:
-        The 5 best recipes, best first (of those that are equal to two digits, the one with fewer parts); the rise of
-        every recipe that was measured; and the number of rounds. Without a budget, the recipes are those with the
-        highest estimates, and none is measured.
+        The 5 best recipes, best first (of those that are equal to two digits, the one with fewer parts), and the
+        number of rounds. Without a budget, the recipes are those with the highest estimates, and none is measured.
     """
     parents = sorted(bank, key=lambda recipe: -bank[recipe])[:_PARENTS]
     measured = measure(parents)
     if measured is None:
-        return parents[:FINALISTS], {}, 0
+        return parents[:FINALISTS], 0
     found, rounds = dict(measured), 0
     attacks = [name for recipe in bank for name in recipe.attacks]
     while True:
@@ -98,11 +97,7 @@ def search(
                 break
         measured = measure(list(children)) if children else None
         if measured is None:
-            return (
-                sorted(found, key=lambda recipe: (-round(found[recipe], 2), recipe.parts))[:FINALISTS],
-                found,
-                rounds,
-            )
+            return sorted(found, key=lambda recipe: (-round(found[recipe], 2), recipe.parts))[:FINALISTS], rounds
         found.update(measured)
         rounds += 1
 

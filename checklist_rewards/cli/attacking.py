@@ -68,12 +68,11 @@ def attack(
     attacked: Attacked,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    preset: o.Preset = o.Preset(),  # noqa: B008 - frozen
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
     concurrency: o.Concurrency = None,
-    resampling: o.Resampling = o.Resampling(),  # noqa: B008
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008 - frozen
     dry: o.Dry = o.Dry(),  # noqa: B008
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
@@ -109,7 +108,7 @@ def attack(
             "on the packaged prompts; set CHECKLISTS, a file with prompts", unused, "checklist_key", "checklist"
         )
     shared = None if checklist is None else read_checklist(checklist)
-    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry, may_need_no_store=True)
+    work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency, dry=dry, may_need_no_store=True)
     scorer = work.scorer
     found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared, scorer)
     if responses is not None:

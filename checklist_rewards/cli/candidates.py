@@ -22,7 +22,6 @@ from annotated_types import Ge
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist, key_of
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.forecast import forecast_refine
 from checklist_rewards.cli.options import FROM_STORED, brief
 from checklist_rewards.cli.output import RunReport, bars
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work, asked, require_input
@@ -495,7 +494,7 @@ def refine(
     refined: Refined,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
-    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    spending: o.Spending = o.Spending(),  # noqa: B008 - frozen
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
     r"""Let a model revise its own answers until they pass their checklists (STICK).
@@ -514,11 +513,11 @@ def refine(
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --base-url http://localhost:8000/v1
     checklist-rewards refine prompts.jsonl -o reviewed.jsonl --method critique \
         --model org/judge --policy.model org/policy
-    checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
     ```
     """
     rounds, method = refined.rounds, refined.method
     answerer = policy.other_engine(judge) or judge.engine
+    dry = o.Dry(price=spending.price, budget=spending.budget)
     work = Work.of(preset, store_options, writer=answerer, judge=judge, dry=dry)
     engine = work.writer
     assert engine is not None
@@ -541,9 +540,6 @@ def refine(
         written += task.checklist is None
         total += 1
     sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
-    if dry.dry_run:
-        tasks = [_task(columns, row, checklist_key) for row in run]
-        return forecast_refine(work, engine, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check_writers()
     work.check_judge(True, None if written else files.rows)

@@ -64,11 +64,6 @@ _OUTPUT = typer.Option("--output", "-o")
 checklists_app = typer.Typer(cls=Group, help="Import checklists from other projects, and export them.", **SETTINGS)
 
 
-@checklists_app.callback()
-def _checklists() -> None:
-    """Import checklists from other projects, and export them."""
-
-
 class Imported(o.Options):
     """What is imported, and how it is read."""
 

@@ -1,8 +1,4 @@
-"""`--dry-run` of `generate`, `score`, `run` and `refine`: the same work with counters in place of the engines.
-
-The requests of `refine` depend on the model's answers, so the dry run counts an upper bound: every answer has the
-maximum length and fails every item, so all rounds take place.
-"""
+"""`--dry-run`: the same work with counters in place of the engines."""
 
 from __future__ import annotations
 
@@ -13,34 +9,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from typing_extensions import override
-
-from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.budget import Prices
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.cli.output import plain_console, table
-from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Work
+from checklist_rewards.cli.work import CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Work
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.progress import FORECAST_VARIABLE
 from checklist_rewards.rows import Request
-from checklist_rewards.scorer import Sample, Scorer
-from checklist_rewards.scores import Score, Verdict, score_checklist
-
-if TYPE_CHECKING:
-    from checklist_rewards.pipelines import Pipeline
-    from checklist_rewards.self_refine import Method, Task
+from checklist_rewards.scorer import Sample
 
 _CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
 _REFINED = "Requests of the refiners are not counted, because they depend on the checklists."
 _STAGES = "Only the first stage that is not in the store is counted, because later stages depend on its replies."
-_ALL_ROUNDS = (
-    "Upper bound: assumes that no answer passes before the last round and each has --policy.max-tokens tokens."
-)
 _JUDGES = "Each judge of {} is counted with every read. A cascade sends fewer reads to its later judges."
 _LONGEST = "Checklists not written yet are counted with {} questions each."
 
@@ -54,7 +38,10 @@ def forecast(
 ) -> None:
     """Print the calls, tokens and price of writing checklists for `requests` or from a `source`, and of scoring
     `samples`: with requests, one sample per request, scored by the written checklist; otherwise each by its own."""
-    pipe = _checked(work)
+    pipe = work.pipeline
+    for line in work.lines:
+        if line.engine.model != UNNAMED:  # code checks alone need no model; a read without one is refused
+            _ = line.identity  # raises if the model is not found
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     missing = rows = 0
     notes: list[str] = []
@@ -88,94 +75,6 @@ def forecast(
         notes.append(_JUDGES.format(work.config.scorer.judge))
     lines = [line for line in work.lines if line.purpose != SCORES or samples is not None]
     show(rows, lines, work.prices, notes)
-
-
-def forecast_refine(
-    work: Work,
-    policy: Engine,
-    tasks: Sequence[Task],
-    *,
-    rounds: int,
-    method: Method,
-    sampling: Sampling,
-) -> None:
-    """Print an upper bound of the calls, tokens and price of `refine`; see [`refine_batch`] for the arguments."""
-    from checklist_rewards.self_refine import refine_batch
-
-    pipe, answers = _checked(work), _LongestReplies(ANSWERS, policy)
-    stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
-    notes = [_ALL_ROUNDS]
-    with quiet():
-        for start in range(0, len(tasks), CHUNK_ROWS):
-            chunk = list(tasks[start : start + CHUNK_ROWS])
-            missing = [number for number, task in enumerate(chunk) if task.checklist is None]
-            inputs = [prompt_text(chunk[number].prompt) for number in missing]
-            requests = [
-                pipe.check_request(Request(input or "", chunk[number].reference, history), f"request {place}")
-                for place, (number, (input, history)) in enumerate(zip(missing, inputs, strict=True), start=1)
-            ]
-            results = _generated(work, requests) if requests else []
-            for number, result in zip(missing, results, strict=True):
-                checklist = result if isinstance(result, Checklist) else stand_in
-                chunk[number] = replace(chunk[number], checklist=checklist)
-            if any(not isinstance(result, Checklist) for result in results):
-                notes[1:] = [_LONGEST.format(len(stand_in))]
-            refine_batch(
-                chunk,
-                answers.counted,
-                _FailingScorer(pipe.scorer),
-                rounds=rounds,
-                method=method,
-                sampling=sampling,
-                store=work.store,
-            )
-    show(len(tasks), [answers, *work.lines], work.prices, notes)
-
-
-def _checked(work: Work) -> Pipeline:
-    """The pipeline, after a check that the models of its counters exist. Code checks alone need none; a read without a
-    model is refused."""
-    pipe = work.pipeline
-    for line in work.lines:
-        if line.engine.model != UNNAMED:
-            _ = line.identity
-    return pipe
-
-
-class _LongestReplies(Counter):
-    """A counter that replies with texts of the maximum length."""
-
-    @override
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        """Count the prompts, and reply with `max_tokens` words each."""
-        super().generate(prompts, sampling, arrived)
-        return [[Reply(("and " * sampling.max_tokens).strip(), "length")] * sampling.n for _ in prompts]
-
-
-class _FailingScorer:
-    """Counts the real judge's prompts, and scores what the store does not answer as failing every item."""
-
-    def __init__(self, scorer: Scorer):
-        self.scorer = scorer
-        self.validate = scorer.validate
-
-    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
-        """The stored scores, or the worst possible score for the others."""
-        scores = self.scorer.score_batch(samples, progress)
-        return [
-            score if score.answered == score.total else score_checklist(sample.checklist, _worst(sample.checklist))
-            for sample, score in zip(samples, scores, strict=True)
-        ]
-
-
-def _worst(checklist: Checklist) -> list[Verdict]:
-    verdicts = []
-    for item in checklist.items:
-        values = {label: value for label, value in item.values.items() if value is not None}
-        verdicts.append(Verdict(answer=(min if item.weight >= 0 else max)(values, key=values.__getitem__)))
-    return verdicts
 
 
 def _generated(work: Work, requests: Sequence[Request]) -> list[Checklist | GenerationError]:

@@ -362,8 +362,6 @@ def _show_gradient(predicted: GradientReport) -> None:
     lines = {
         "items that all completions of a prompt pass": share(predicted.all_pass),
         "items that none passes": share(predicted.none_pass),
-        "items that tell completions apart": share(predicted.varying),
-        "standard deviation within a prompt": decimal(predicted.spread, ".3f", "–"),
         "reads with a label mass below 0.5": share(predicted.low_mass),
         "correlation of score and length": decimal(predicted.length, "+.2f", "–"),
     }
@@ -436,8 +434,6 @@ class Page(o.Options):
     calibrate and inspect, the file of attack, --summary of score (.json)."""
     output: Annotated[Path, o.OUTPUT_FILE] = Path("report.html")
     """HTML file to write."""
-    title: str | None = None
-    """Title of the page. Defaults to the names of the files."""
     max_rows: Annotated[int, Ge(1)] = MAX_ROWS
     """Most rows per file on the page. Of a larger file a random sample is shown; figures use all rows."""
 
@@ -475,7 +471,6 @@ def report(
         shown = write_report(
             output,
             files,
-            title=page.title,
             labels=labelled.as_labels() if labelled.named else None,
             max_rows=page.max_rows,
             seed=resampling.seed,

@@ -371,7 +371,6 @@ def _resamples(value: int) -> int:
 
 
 Json = Annotated[Path | None, option(OUTPUT, "JSON file to write all figures to.")]
-Plots = Annotated[Path | None, option(OUTPUT, "Folder to write plots to.")]
 Concurrency = Annotated[
     int | None, option(OUTPUT, "Concurrent requests to a server, per address.", min=1, default="the engine's")
 ]
@@ -432,19 +431,26 @@ class StoreOptions(Options):
         return open_store(self.store or not self.no_store, writes=writes)
 
 
-class Dry(Options):
-    """Dry runs, prices and budgets."""
+class Spending(Options):
+    """Prices and budgets."""
 
     heading = OUTPUT
-    shown = ("dry_run",)
+    shown: ClassVar[Sequence[str] | None] = ()
 
-    dry_run: bool = False
-    """Print the expected calls, tokens and price. Loads no model and writes nothing."""
     price: list[str] | None = None
     """US dollars per million prompt and reply tokens, as MODEL=IN,OUT. Repeatable."""
     budget: Annotated[float, Ge(0)] | None = None
     """Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger budget to
     continue."""
+
+
+class Dry(Spending):
+    """Dry runs, prices and budgets."""
+
+    shown = ("dry_run",)
+
+    dry_run: bool = False
+    """Print the expected calls, tokens and price. Loads no model and writes nothing."""
 
 
 class Preset(Options):
@@ -492,33 +498,17 @@ class Keys(Options):
 
 
 class JudgeModel(Options):
-    """The judge's engine and prompt."""
+    """The judge's engine, prompt and mass floor."""
 
     shown = ("judge.model", "judge.base_url", "judge.backend")
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
+        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt", "mass_floor")),
     )
 
     @property
     def engine(self) -> Engine:
         """The judge's engine."""
         return self.engine_of(OF_JUDGE)
-
-
-class ProbeOptions(JudgeModel):
-    """Options of a judge to test."""
-
-    parts: ClassVar[tuple[Part, ...]] = (
-        *JudgeModel.parts,
-        Part(JudgeConfig, OF_JUDGE, JUDGE, only=("mass_floor",)),
-        Part(ScorerConfig, "", JUDGE, only=("threshold",)),
-    )
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The options given by the user, as arguments of `probe`."""
-        given = self.settings_of(OF_JUDGE) | self.settings_of("")
-        return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS}
 
 
 class JudgeOptions(JudgeModel):

@@ -56,17 +56,11 @@ def show_variance(report: VarianceReport) -> None:
     rows = f"{report.rows} rows, {report.repeats} repeats, {report.how}"
     if report.incomplete:
         rows += f"; {report.incomplete} rows without a score in one of the repeats are left out"
-    for name, components in (("scores", report.scores), ("reads", report.reads)):
-        if components is not None:
-            out.print(_components(f"variance of the {name} ({rows})", components))
+    if report.scores is not None:
+        out.print(_components(f"variance of the scores ({rows})", report.scores))
     if report.items:
         out.print(_item_variance(report))
-    if report.standard_errors:
-        errors = (
-            (str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
-            for error in report.standard_errors
-        )
-        out.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
+    if report.needed is not None:
         out.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
 
 
@@ -165,7 +159,7 @@ def replay(
     if texts.kind == "pairs":
         raise SampleError(f"{files.rows} has pairs; `replay` requires a scored file or a reward log.")
     stored = _Again(texts, None if weights is None else Weights.load(weights), replayed.scorer)
-    reads, prompts = _check(stored, replayed)
+    reads = _check(stored, replayed)
     if dry.dry_run:
         if repeat > 1:
             raise SampleError("--dry-run counts one answer per question; omit --repeat and multiply.")
@@ -176,7 +170,7 @@ def replay(
     if work is not None:
         work.pipeline.scorer.validate()
     report = RunReport("replay")
-    variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None
+    variance = Variance(repeat) if repeat > 1 else None
     with write_rows_of(files.rows, files.output) as out, bars() as bar:
         progress = bar("reads", reads) if replayed.scorer is not None else None
         rows = iter(stored)
@@ -286,22 +280,15 @@ def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
     return Replay(scorer, aggregation, scorer.config.loaded_calibration, repeats)
 
 
-def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
-    """Check all rows. Returns the number of reads, and whether a prompt has several texts."""
-    reads, rows, prompts = 0, 0, set[bytes]()
-    for text in stored:
-        if text.sample is None:
-            continue
-        reads += replayed.check(text)
-        if replayed.repeats > 1:
-            rows += 1
-            prompts.add(bytes.fromhex(_prompt_of(text))[:8])
+def _check(stored: _Again, replayed: Replay) -> int:
+    """Check all rows. Returns the number of reads."""
+    reads = sum(replayed.check(text) for text in stored if text.sample is not None)
     if stored.weights is not None:
         stored.weights.check_used(stored.file.path)
     output = stored.file.output
     if output is not None and file_format(output) == ".csv" and stored.file.kind == "rewards":
         raise SampleError(f"--output {output}: a reward log is written as .jsonl or .parquet.")
-    return reads, len(prompts) < rows
+    return reads
 
 
 _SHOWN = 60

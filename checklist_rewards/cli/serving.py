@@ -21,7 +21,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import TOKEN_VARIABLE
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
 from checklist_rewards.rewards.placement import load
-from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.validation import import_extra
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class Server(o.Options):
 
 @brief("judge", "judge.calibration", "concurrency")
 def serve(
-    preset: o.Preset,
     judge: o.JudgeOptions,
     server: Server,
     concurrency: o.Concurrency = None,
@@ -81,15 +79,13 @@ def serve(
     if token is not None and not token.strip():
         raise SampleError(f"the token is empty; set one, or omit --token and {TOKEN_VARIABLE}.")
     [served] = import_extra("checklist_rewards.server", extra="serve")
-    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency)
+    work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency)
     if work.config.scorer.scale is not None:
         raise SampleError(
-            "the server scores checklists as clients send them and cannot apply --scale or the scale of a pipeline; "
-            "omit it, and add the grades as options of the checklist items."
+            "the server scores checklists as clients send them and cannot apply --scale; omit it, and add the grades "
+            "as options of the checklist items."
         )
-    scorer = work.pipeline.scorer
-    if not isinstance(scorer, ChecklistScorer):
-        raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
+    scorer = work.scorer
     scorer.validate()
     with listen(host, server.port) as listening:
         bound, port = listening.getsockname()[:2]

@@ -13,15 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
-from checklist_rewards.checklists import content_hash
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Plots, brief, grouped
+from checklist_rewards.cli.options import Json, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, plain_console, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -37,12 +36,10 @@ from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
     compare_raters,
-    plot_confusion,
     plot_reliability,
     units_against_labels,
     units_of_judges,
     verdict,
-    yes_no_curve,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import (
@@ -58,7 +55,7 @@ from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.judges import Ask
-from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
+from checklist_rewards.judges.calibration import EMPTY, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.rows import Columns, read_checklist
@@ -110,8 +107,6 @@ class Labelled(o.Options):
 
 
 _SHOWN_RATES = _SHOWN_ITEMS = 20
-_LONGEST_NAME = 50
-"""Characters of the name of a plot, each of up to 4 bytes of the 255 of a file."""
 _ORDER = (
     *CATEGORICAL,
     *AGAINST_LABELS,
@@ -138,7 +133,6 @@ def agree(
     labelled: Labelled,
     resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
-    plots: Plots = None,
 ) -> None:
     r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.
 
@@ -163,8 +157,7 @@ def agree(
     ```
     """
     files, input_key = agreed.files, agreed.input_key
-    check_outputs(folders={"--plots": plots}, json=json)
-    check_plots(plots)
+    check_outputs(json=json)
     if len(files) > 1 and not labelled.named:
         o.no_effect("without --labels or --label-key", "label_range")
     if len(files) == 1 and labelled.labels is None:
@@ -217,10 +210,6 @@ def agree(
     _show(compared, tests, raters, len(scored))
     for name, of_file in rates.items():
         _show_rates(name, of_file)
-    if plots is not None:
-        plots.mkdir(parents=True, exist_ok=True)
-        for number, (comparison, units) in enumerate(compared, start=1):
-            _draw(plots, f"{number}_" if len(compared) > 1 else "", comparison, units, against_labels)
     if json is not None:
         write_json(
             json,
@@ -405,22 +394,8 @@ def _test(test: PairedTest) -> Table:
         ("difference in accuracy", decimal(test.accuracy_difference)),
         ("p, McNemar (each item a group of its own)", decimal(test.mcnemar_p)),
         ("p, permutation of groups", decimal(test.permutation_p)),
-        ("difference in mean absolute error", decimal(test.error_difference)),
-        ("p, permutation of groups", decimal(test.error_permutation_p)),
     )
     return table(rows=rows, header=False)
-
-
-def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Unit], against_labels: bool) -> None:
-    for kind, section in comparison.items.items():
-        if section.confusion is not None and section.units:
-            name = re.sub(r"\W+", "_", kind).strip("_")
-            if len(name) > _LONGEST_NAME:  # a kind has all labels of its options
-                name = f"{name[:_LONGEST_NAME]}_{content_hash(kind)}"
-            plot_confusion(folder / f"{prefix}confusion_{name}.png", section, comparison.one, comparison.other)
-    curve = yes_no_curve(units)
-    if against_labels and curve[0]:
-        plot_reliability(folder / f"{prefix}reliability.png", {comparison.one: curve}, f"{YES_NO} items")
 
 
 class Fitting(o.Options):
@@ -441,6 +416,8 @@ class Fitting(o.Options):
     """For --fit-threshold cost: the cost of a wrong yes and of a wrong no."""
     contextual: bool = False
     """Subtract the bias of --model, measured by its answers about an empty target."""
+    plots: Annotated[Path | None, typer.Option(rich_help_panel=o.OUTPUT)] = None
+    """Folder to write plots to."""
 
 
 @brief("json", "plots")
@@ -451,7 +428,6 @@ def calibrate(
     judge: o.JudgeOptions,
     resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
-    plots: Plots = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Calibrate a judge on labelled reads, with its error on held-out groups before and after.
@@ -468,7 +444,7 @@ def calibrate(
     checklist-rewards score answers.jsonl -o calibrated.jsonl --model org/judge --calibration map.json
     ```
     """
-    rows, output, fit_threshold = fitting.rows, fitting.output, fitting.fit_threshold
+    rows, output, fit_threshold, plots = fitting.rows, fitting.output, fitting.fit_threshold, fitting.plots
     check_outputs(folders={"--plots": plots}, output=output, json=json)
     check_plots(plots)
     if fit_threshold != "cost":
@@ -512,7 +488,9 @@ def calibrate(
             curves = {"before": report.confidences["before"], report.method: report.confidences[report.method]}
             plot_reliability(plots / f"reliability_{name}.png", curves, f"{report.kind} items, held out")
     if json is not None:
-        write_json(json, _record(calibration, reports, reads.left_out))
+        record = calibration.model_dump(include={"judge", "read_by", "contextual"})
+        kinds = {report.kind: report.dumped for report in reports}
+        write_json(json, {**record, "left_out": reads.left_out, "kinds": kinds})
 
 
 def _empty_targets(
@@ -562,37 +540,12 @@ def _parameters(fitted: CalibrationMap) -> str:
     return ", ".join(shown if fitted.knots is None else [f"{len(fitted.knots)} knots", *shown])
 
 
-def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: int) -> dict[str, Any]:
-    def dumped(figures: Any) -> dict[str, Any]:
-        return {name: figure.model_dump() for name, figure in figures.items()}
-
-    return {
-        "judge": calibration.judge,
-        "read_by": calibration.read_by,
-        "contextual": calibration.contextual,
-        "left_out": left_out,
-        "kinds": {
-            report.kind: {
-                "reads": report.reads,
-                "groups": report.groups,
-                "method": report.method,
-                "before": dumped(report.before),
-                "after": {name: dumped(figures) for name, figures in report.after.items()},
-            }
-            for report in reports
-        },
-    }
-
-
 _HIDDEN = "unknown: the model is on a server"
 _NO_PROMPT = "not applicable: an encoder has no prompt"
 
 
-@brief("judge.prompt", "threshold", "json")
-def probe(
-    judge: o.ProbeOptions,
-    json: Json = None,
-) -> None:
+@brief("judge.prompt", "json")
+def probe(judge: o.JudgeModel, json: Json = None) -> None:
     """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
 
     Reports the separation of yes and no items, the probability mass of the labels at the next token, the tokens read
@@ -608,7 +561,8 @@ def probe(
     ```
     """
     check_outputs(json=json)
-    report = ask(judge.engine, **judge.settings)
+    given = judge.settings_of(o.OF_JUDGE)
+    report = ask(judge.engine, **{name: given[name] for name in ("prompt", "mass_floor") if name in given})
     out = plain_console()
     out.print(_items(report))
     out.print(_facts(report))

@@ -9,7 +9,6 @@ with the figures that do not depend on the answer names.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,8 +39,7 @@ EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
-_LABEL = 16
-"""Most characters of an answer on the axes of a plot."""
+_LEAST_TEXTS = 5
 
 
 class PairedTest(Result):
@@ -65,15 +63,11 @@ class PairedTest(Result):
     independent items."""
     permutation_p: float | None
     """Two-sided p-value of the difference in accuracy."""
-    error_difference: float | None
-    """Mean absolute error of the soft values, `one` minus `other`: below 0, `one` is closer to the labels."""
-    error_permutation_p: float | None
 
 
 def paired_test(
     names: tuple[str, str],
     right: tuple[Sequence[bool], Sequence[bool]],
-    errors: tuple[Sequence[float], Sequence[float]],
     groups: Sequence[Hashable],
     seed: int = 0,
 ) -> PairedTest:
@@ -82,16 +76,12 @@ def paired_test(
     Args:
         names (pair of `str`): of the two judges.
         right (pair of sequences of `bool`): for each judge, whether each answer equals the label.
-        errors (pair of sequences of `float`): for each judge, the absolute difference between its soft value and the
-            label's value; NaN for an item without values.
         groups (sequence): the group of each item.
         seed (`int`, *optional*, defaults to `0`): seed of the permutations.
     """
     one, other = (np.asarray(side, dtype=bool) for side in right)
     gained, lost = int((one & ~other).sum()), int((~one & other).sum())
     difference = one.astype(float) - other
-    error_change = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
-    valued = np.flatnonzero(np.isfinite(error_change))
     mcnemar_p = None
     if gained + lost and len(set(groups)) == len(one):
         [tables] = import_extra("statsmodels.stats.contingency_tables")
@@ -106,8 +96,6 @@ def paired_test(
         accuracy_difference=float(difference.mean()) if len(one) else None,
         mcnemar_p=mcnemar_p,
         permutation_p=permutation_p(difference, groups, seed),
-        error_difference=float(error_change[valued].mean()) if len(valued) else None,
-        error_permutation_p=permutation_p(error_change[valued], [groups[place] for place in valued], seed),
     )
 
 
@@ -134,20 +122,6 @@ def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int
         signs = 2.0 * rng.integers(0, 2, (_BATCH, len(sums)), dtype=np.int8) - 1
         extreme += int((np.abs(signs @ sums) >= far).sum())
     return (extreme + 1) / (_FLIPS + 1)
-
-
-def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
-    """Plot a confusion matrix: the judge in rows, the other side in columns."""
-    assert section.labels is not None
-    [metrics] = import_extra("sklearn.metrics")
-    names = [label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…" for label in section.labels]
-    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=names)
-    rotation = 30 if len(section.labels) > 2 else 0
-    with plot(path) as axes:
-        shown.plot(
-            ax=axes, cmap="Blues", colorbar=False, values_format=",", xticks_rotation=rotation, im_kw={"vmin": 0}
-        )
-        axes.set(xlabel=other, ylabel=one)
 
 
 def check_plots(path: Path | None) -> None:
@@ -426,16 +400,16 @@ class ItemAgreement(NamedTuple):
     other: float | None
 
 
-def by_item(units: Sequence[Unit], least: int = 5) -> list[ItemAgreement]:
-    """The agreement on every question that both sides answered about `least` texts or more, lowest first. Answers of
-    code checks are left out."""
+def by_item(units: Sequence[Unit]) -> list[ItemAgreement]:
+    """The agreement on every question that both sides answered about 5 texts or more, lowest first. Answers of code
+    checks are left out."""
     answers: dict[str, list[Unit]] = {}
     for unit in units:
         if unit.answered and not unit.by_code:
             answers.setdefault(unit.item.question, []).append(unit)
     found = []
     for question, own in answers.items():
-        if len(own) >= least:
+        if len(own) >= _LEAST_TEXTS:
             sides = [
                 [side.value for side in both if side and side.value is not None]
                 for both in zip(*((unit.one, unit.other) for unit in own), strict=True)
@@ -494,10 +468,8 @@ def compare_judges(
     """Test whether one of two judges is closer to the labels, on the items that both judges answered."""
     theirs = {unit.key: unit for unit in other if unit.answered and not unit.by_code}
     both = [(unit, theirs[unit.key]) for unit in one if unit.answered and not unit.by_code and unit.key in theirs]
-    sides = [[a for a, _ in both], [b for _, b in both]]
-    right, errors = [[unit.equal for unit in side] for side in sides], [[*map(_error, side)] for side in sides]
-    groups = [unit.group for unit in sides[0]]
-    return paired_test(names, (right[0], right[1]), (errors[0], errors[1]), groups, bootstrap.seed)
+    right = [a.equal for a, _ in both], [b.equal for _, b in both]
+    return paired_test(names, right, [a.group for a, _ in both], bootstrap.seed)
 
 
 def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_labels: bool) -> Section:
@@ -548,9 +520,3 @@ def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float |
         return None
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
     return score_checklist(Checklist(items=row.items), verdicts, score.aggregation).primary_score
-
-
-def _error(unit: Unit) -> float:
-    if unit.one is None or unit.other is None or unit.one.soft is None or unit.other.value is None:
-        return math.nan
-    return abs(unit.one.soft - unit.other.value)

@@ -260,17 +260,27 @@ class KindReport:
     """Probabilities and outcomes of the reliability diagram, under "before" and by method."""
 
     @property
+    def dumped(self) -> dict[str, Any]:
+        """All figures as plain values."""
+        after = {method: _dumped(figures) for method, figures in self.after.items()}
+        counts = {"reads": self.reads, "groups": self.groups, "method": self.method}
+        return {**counts, "before": _dumped(self.before), "after": after}
+
+    @property
     def saved(self) -> dict[str, Any]:
         """The figures that are saved with a map: of the uncalibrated judge, and of the selected method."""
-        figures = {"before": self.before, "after": self.after[self.method]}
-        dumped = {when: {name: one.model_dump() for name, one in of.items()} for when, of in figures.items()}
-        return {"reads": self.reads, "groups": self.groups, **dumped}
+        found = self.dumped
+        return {name: found[name] for name in ("reads", "groups", "before")} | {"after": found["after"][self.method]}
 
     @property
     def helped(self) -> bool:
         """Whether the selected method has a lower Brier score than the uncalibrated judge."""
         change = self.after[self.method]["brier_change"].value
         return change is not None and change < 0
+
+
+def _dumped(figures: Mapping[str, Figure]) -> dict[str, Any]:
+    return {name: figure.model_dump() for name, figure in figures.items()}
 
 
 def fit_calibration(

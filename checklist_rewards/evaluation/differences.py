@@ -130,8 +130,7 @@ _COUNTS = (
     *("advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
 )
 _MOST_FLIPPED = """
-SELECT item, min(question), sum(one IS NOT NULL AND other IS NOT NULL), total(one <> other),
-    sum(one IS NOT NULL AND other IS NULL), sum(one IS NULL AND other IS NOT NULL) FROM reads GROUP BY item
+SELECT item, min(question), sum(one IS NOT NULL AND other IS NOT NULL), total(one <> other) FROM reads GROUP BY item
 ORDER BY total(one <> other) DESC, abs(total(shift)) DESC, item LIMIT ?
 """
 _OF_ITEM = """
@@ -165,9 +164,6 @@ class ItemDifference(Result):
     reads: int
     """Answered in both."""
     flips: int
-    only_one: int
-    """Answered in the first only."""
-    only_other: int
     figures: dict[str, Figure]
     """`flips` (share of the reads), `kappa`, `shift` (mean change of P(yes) or the value)."""
 
@@ -385,7 +381,7 @@ class Differences:
     def _items(self, bootstrap: Bootstrap) -> Iterator[ItemDifference]:
         self.database.execute("CREATE INDEX by_item ON reads (item)")
         without = Bootstrap(0, bootstrap.seed)
-        for place, (id, question, reads, flips, lost, won) in enumerate(
+        for place, (id, question, reads, flips) in enumerate(
             self.database.execute(_MOST_FLIPPED, (MOST_ITEMS,)).fetchall()
         ):
             rows = self.database.execute(_OF_ITEM, (id,)).fetchall()
@@ -401,9 +397,7 @@ class Differences:
             figures = (bootstrap if place < _WITH_INTERVALS else without).figures(
                 Totals(vectors, _item_figures(len(labels)), _RULES, masses), range(len(vectors))
             )
-            yield ItemDifference(
-                id=id, question=question, reads=reads, flips=int(flips), only_one=lost, only_other=won, figures=figures
-            )
+            yield ItemDifference(id=id, question=question, reads=reads, flips=int(flips), figures=figures)
 
     def _unmatched(self, side: int) -> Unmatched:
         [(count,)] = self.database.execute(f"SELECT count(*) {_UNMATCHED}", (side,))

@@ -47,19 +47,13 @@ class GradientReport:
     """Completions per group."""
     gradient: Figure
     """Predicted fraction of groups with a gradient, with Wilson's interval over prompts."""
-    spread: float | None
-    """Mean standard deviation of the score within a prompt."""
     all_pass: float
     """Fraction of items, counted per prompt, that every completion of the prompt passes."""
     none_pass: float
-    varying: float
-    """Fraction of items that some completions pass and others do not. The rest has fewer than two answers."""
     faults: dict[str, int]
     """Distinct items that are not one yes/no question (English), by fault."""
     items: int
     """Distinct items."""
-    mass: float | None
-    """Mean P(yes) + P(no) at the next token."""
     low_mass: float | None
     """Fraction of reads with a label mass below 0.5."""
     length: float | None
@@ -161,13 +155,10 @@ class GradientForecast:
             completions=sum(len(entry.scores) for entry in groups),
             size=size,
             gradient=gradient,
-            spread=fmean(float(np.std(entry.scores)) for entry in groups) if groups else None,
             all_pass=fmean(rate == 1 for rate in rates) if rates else 0.0,
             none_pass=fmean(rate == 0 for rate in rates) if rates else 0.0,
-            varying=fmean(0 < rate < 1 for rate in rates) if rates else 0.0,
             faults=dict(faults),
             items=len(self._questions),
-            mass=fmean(self._masses) if self._masses else None,
             low_mass=fmean(mass < LOW_MASS for mass in self._masses) if self._masses else None,
             length=fmean(lengths) if lengths else None,
             canaries=dict(self._canaries(groups)),

@@ -2,29 +2,27 @@
 
 Every question about every text is answered K times: reworded, or sampled again (`judges/variants.py`). A difference
 between repeats is the judge's; a difference between texts that all repeats agree on is the texts'. The components are
-analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 1992, chapter 4; Brennan 2001, chapter
-3), cut off at 0:
+analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 1992, chapter 4), cut off at 0:
 
-- *Scores and single items*: prompt + text within the prompt + repeat + residual. `repeat` is a shift of all texts, as
-  by a strict wording, which cancels in the advantages of a group. `judge` is repeat + residual, the variance of one
-  answer; the mean of k repeats has judge / k. If no prompt has two texts, `text` contains the prompt.
-- *All reads*: text x item x repeat, crossed within the texts of a prompt, which have the same items. The mean squares
-  of all prompts are pooled. If no prompt has two texts, up to ten texts with the same checklist form a block.
+    prompt + text within the prompt + repeat + residual
+
+`repeat` is a shift of all texts, as by a strict wording, which cancels in the advantages of a group. `judge` is repeat
++ residual, the variance of one answer; the mean of k repeats has judge / k. If no prompt has two texts, `text`
+contains the prompt. The scores and every item are estimated in this way.
 
 Intervals resample prompts, so they hold for the items. If the repeats are wordings of one checklist, other wordings
-would shift the scores by other amounts. The intervals of `repeat`, `judge` and `judge_share` of scores and items are
-then widened by the error of the mean square of repeats, whose distribution is chi-squared (the modified large-sample
-method: Burdick and Graybill 1992, chapter 3), and need 4 repeats; those of all reads hold for the wordings that were
-asked. If answers are sampled again, `repeat` is 0 but for noise, and has no interval. Components between texts and
-prompts need 200 prompts. A text is left out of an estimate if one of its repeats
-is unanswered. A text without an answer, which no judge has read, is left out of all estimates. Only sums are kept: a
-few numbers per prompt, and one per item and repeat of it. The analysis of variance of statsmodels needs all rows in
-memory."""
+would shift the scores by other amounts. The intervals of `repeat`, `judge` and `judge_share` are then widened by the
+error of the mean square of repeats, whose distribution is chi-squared (the modified large-sample method: Burdick and
+Graybill 1992, chapter 3), and need 4 repeats. If answers are sampled again, `repeat` is 0 but for noise, and has no
+interval. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its
+repeats is unanswered. A text without an answer, which no judge has read, is left out of all estimates. Only sums are
+kept, a few numbers per prompt. The analysis of variance of statsmodels needs all rows in memory.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, Totals
@@ -35,11 +33,8 @@ from checklist_rewards.validation import import_extra, np
 MOST_ITEMS = 1000
 """Items of a result: those with the largest judge variance."""
 _WITH_INTERVALS = 50
-_BLOCK = 10
 _LEAST_WORDINGS = 4
 _TEXTS = Rule(groups=200, least=0.0)  # not a share: it may be 0
-_CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
-SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
 
 class Components(Result):
@@ -59,16 +54,6 @@ class ItemVariance(Components):
     question: str
 
 
-class StandardError(Result):
-    """Standard error of a text's score due to the judge, if the score is the mean of `repeats` answers."""
-
-    repeats: int
-    all_texts: float
-    """Of the score itself."""
-    within_repeat: float
-    """Of a difference to other texts read in the same way, as in an advantage: without the component `repeat`."""
-
-
 class VarianceReport(Result):
     """Variance components of a file, and the repeats that a precision needs."""
 
@@ -81,11 +66,8 @@ class VarianceReport(Result):
     no_answer: int
     """Rows that no judge has read, because the text has no answer."""
     scores: Components | None
-    reads: Components | None
-    """None if no two texts have the same items."""
     items: tuple[ItemVariance, ...]
     all_items: int
-    standard_errors: tuple[StandardError, ...]
     precision: float
     needed: int | None
     """Repeats whose mean score has a standard error of at most `precision`."""
@@ -147,78 +129,19 @@ class _Nested:
         return {**named, "judge": judge, "judge_share": share}
 
 
-@dataclass
-class _Block:
-    """Sums of the texts of one prompt with the same items; `by_read` is items x repeats."""
-
-    by_read: np.ndarray
-    texts: int = 0
-    squares: np.ndarray = field(default_factory=lambda: np.zeros(4))
-    """Sums of squares of: text totals, text x item totals, text x repeat totals, values."""
-
-    def add(self, values: np.ndarray) -> None:
-        self.texts += 1
-        self.by_read += values
-        by_item, by_repeat = values.sum(1), values.sum(0)
-        self.squares += values.sum() ** 2, by_item @ by_item, by_repeat @ by_repeat, (values**2).sum()
-
-    def equations(self) -> np.ndarray:
-        """The seven sums of squares, and their expectations as a matrix over the components, in one vector."""
-        (m, k), n = self.by_read.shape, self.texts
-        c = self.by_read.sum() ** 2 / (n * m * k)
-        a, ai, ar, air = self.squares / (m * k, k, m, 1)
-        i, r = (self.by_read.sum(1) ** 2).sum() / (n * k), (self.by_read.sum(0) ** 2).sum() / (n * m)
-        ir = (self.by_read**2).sum() / n
-        squares = [a - c, i - c, r - c, ai - a - i + c, ar - a - r + c, ir - i - r + c]
-        squares.append(air - ai - ar - ir + a + i + r - c)
-        df = np.array([n - 1, m - 1, k - 1, (n - 1) * (m - 1), (n - 1) * (k - 1), (m - 1) * (k - 1)])
-        df = np.append(df, (n - 1) * (m - 1) * (k - 1))
-        expected = np.array(
-            [
-                [m * k, 0, 0, k, m, 0, 1],
-                [0, n * k, 0, k, 0, n, 1],
-                [0, 0, n * m, 0, m, n, 1],
-                [0, 0, 0, k, 0, 0, 1],
-                [0, 0, 0, 0, m, 0, 1],
-                [0, 0, 0, 0, 0, n, 1],
-                [0, 0, 0, 0, 0, 0, 1],
-            ]
-        )
-        return np.concatenate([squares, (df[:, None] * expected).ravel()])
-
-
-def _crossed(sums: np.ndarray) -> dict[str, float]:
-    matrix, squares = sums[7:].reshape(7, 7), sums[:7]
-    values = np.full(7, math.nan)
-    for row in range(6, -1, -1):  # the matrix is triangular
-        if matrix[row, row] > 0:
-            values[row] = (squares[row] - matrix[row, row + 1 :] @ np.nan_to_num(values[row + 1 :])) / matrix[row, row]
-    if math.isnan(values[6]):  # nothing separates the interactions
-        values[:] = math.nan
-    values = np.maximum(values, 0)
-    judge = values[[2, 4, 5, 6]].sum()
-    whole = values.sum()
-    share = judge / whole if whole > 0 else math.nan
-    return {**dict(zip(_CROSSED, values, strict=True)), "judge": judge, "judge_share": share}
-
-
 class Variance:
     """Collects repeated scores, and computes variance components.
 
     Args:
         repeats (`int`): scores per text, at least 2.
-        by_prompt (`bool`, *optional*, defaults to `True`): whether a prompt has several texts, so that texts are
-            crossed with items within prompts.
     """
 
-    def __init__(self, repeats: int, by_prompt: bool = True):
-        self.repeats, self.by_prompt = repeats, by_prompt
+    def __init__(self, repeats: int):
+        self.repeats = repeats
         self.rows = self.incomplete = self.no_answer = 0
         self._scores = _Nested(repeats)
         self._items: dict[str, _Nested] = {}
         self._questions: dict[str, str] = {}
-        self._blocks: dict[tuple[Hashable, tuple[str, ...]], _Block] = {}
-        self._of_checklist: dict[tuple[str, ...], int] = {}
 
     def add(self, prompt: str, scores: Sequence[Score]) -> None:
         """Add a text.
@@ -236,21 +159,14 @@ class Variance:
             self.incomplete += 1
         else:
             self._scores.add(prompt, np.array(values, dtype=float))
-        read: dict[str, np.ndarray] = {}
-        complete = True
         keys = item_keys(scores[0].items)
         for key, *lines in zip(keys, *(score.items for score in scores), strict=True):
             if all(line.by_code for line in lines):
                 continue
             answers = [line.soft for line in lines]
-            if None in answers:
-                complete = False
-                continue
-            self._questions.setdefault(key, lines[0].question)
-            read[key] = np.array(answers, dtype=float)
-            self._items.setdefault(key, _Nested(self.repeats)).add(prompt, read[key])
-        if complete and read:
-            self._block(prompt, tuple(read)).add(np.array(list(read.values())))
+            if None not in answers:
+                self._questions.setdefault(key, lines[0].question)
+                self._items.setdefault(key, _Nested(self.repeats)).add(prompt, np.array(answers, dtype=float))
 
     def result(self, how: str, bootstrap: Bootstrap, precision: float) -> VarianceReport:
         """Compute the components.
@@ -263,13 +179,6 @@ class Variance:
         wordings = self.repeats if how == "reworded" else None
         scores = _components(self._scores, bootstrap, wordings) if self._scores.by_prompt else None
         judge = None if scores is None else scores.figures["judge"].value
-        errors: list[StandardError] = []
-        if scores is not None and judge is not None:
-            residual = scores.figures["residual"].value or 0.0
-            errors = [
-                StandardError(repeats=k, all_texts=math.sqrt(judge / k), within_repeat=math.sqrt(residual / k))
-                for k in SHOWN_REPEATS
-            ]
         items = sorted(self._items.items(), key=lambda item: -_judge(item[1]))[:MOST_ITEMS]
         without = Bootstrap(0, bootstrap.seed)
         return VarianceReport(
@@ -279,7 +188,6 @@ class Variance:
             incomplete=self.incomplete,
             no_answer=self.no_answer,
             scores=scores,
-            reads=self._reads(bootstrap),
             items=tuple(
                 ItemVariance(
                     id=id,
@@ -289,33 +197,9 @@ class Variance:
                 for place, (id, sums) in enumerate(items)
             ),
             all_items=len(self._items),
-            standard_errors=tuple(errors),
             precision=precision,
             needed=None if judge is None else max(1, math.ceil(judge / precision**2 - 1e-9)),
         )
-
-    def _block(self, prompt: str, items: tuple[str, ...]) -> _Block:
-        group: Hashable = prompt
-        if not self.by_prompt:
-            count = self._of_checklist.get(items, 0)
-            self._of_checklist[items] = count + 1
-            group = items, count // _BLOCK
-        block = self._blocks.get((group, items))
-        if block is None:
-            block = self._blocks[group, items] = _Block(np.zeros((len(items), self.repeats)))
-        return block
-
-    def _reads(self, bootstrap: Bootstrap) -> Components | None:
-        blocks = [(group, block) for (group, _), block in self._blocks.items() if block.texts > 1]
-        if not blocks:
-            return None
-        groups = [group for group, _ in blocks]
-        rules = {**dict.fromkeys(_CROSSED, _TEXTS), **dict.fromkeys(("residual", "judge", "judge_share"), SHARE)}
-        reads = np.array([block.texts * len(block.by_read) for _, block in blocks])
-        vectors = [block.equations() for _, block in blocks]
-        figures = bootstrap.figures(Totals(vectors, _crossed, rules, dict.fromkeys(rules, reads)), groups)
-        texts = sum(block.texts for _, block in blocks)
-        return Components(texts=texts, prompts=len(set(groups)), figures=figures)
 
 
 def _components(sums: _Nested, bootstrap: Bootstrap, wordings: int | None) -> Components:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Unpack
 
 from pydantic import BaseModel, Field
@@ -25,13 +24,11 @@ from pydantic import BaseModel, Field
 from checklist_rewards.backends import Engine, Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.prompts import load_prompt
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.validation import whole_number
-from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
-
-DEFAULT_PROMPT = "refiners/paraphrase"
+from checklist_rewards.writer import Writer, WriterKwargs, writer_of
 
 
 class _Wordings(BaseModel):
@@ -44,25 +41,17 @@ class Paraphraser:
     Args:
         model (`str`, [`Engine`] or [`Writer`]): the model that writes the paraphrases.
         count (`int`, *optional*, defaults to `2`): paraphrases per item.
-        prompt (`str` or `Path`, *optional*): a prompt with `{item}` and `{count}`.
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
             3.
     """
 
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
 
-    def __init__(
-        self,
-        model: str | Engine | Writer,
-        *,
-        count: int = 2,
-        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        **settings: Unpack[WriterKwargs],
-    ):
+    def __init__(self, model: str | Engine | Writer, *, count: int = 2, **settings: Unpack[WriterKwargs]):
         whole_number("count", count)
         self.count = count
         self.writer = writer_of(self, model, settings)
-        self.prompt = prompt_with(prompt, ("item", "count"))
+        self.prompt = load_prompt("refiners/paraphrase", "stage")
         self.unchanged = 0
         """Number of items in the last call that got fewer than `count` paraphrases."""
         self.failures: list[GenerationError] = []

@@ -195,20 +195,6 @@ def variance(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     return report.scores.figures
 
 
-def crossed(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """Components of all reads of three items: 0.1 of texts, 0.05 of texts and items, 0.05 of the judge."""
-    found, items = Variance(2), Checklist.parse(["Is it red?", "Is it old?", "Is it big?"])
-    for prompt in range(groups):
-        for _ in range(EACH):
-            text, by_item = np.sqrt(0.1) * rng.standard_normal(), np.sqrt(0.05) * rng.standard_normal(3)
-            noise = np.sqrt(0.05) * rng.standard_normal((2, 3))
-            answers = (0.5 + 0.1 * (text + by_item + noise)).clip(0, 1)
-            found.add(str(prompt), [score_of(items, line) for line in answers.tolist()])
-    report = found.result("resampled", bootstrap(rng), 0.1)
-    assert report.reads is not None
-    return {"judge_share of reads": report.reads.figures["judge_share"]}
-
-
 def fitted(rng: np.random.Generator, groups: int) -> dict[str, Any]:
     """Fitted weights relative to their mean, and the figures of the fit on held-out groups."""
     columns = normal(rng, equal(groups), 4)
@@ -398,9 +384,8 @@ def judges(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
     found: dict[str, bool | None] = {}
     for what, codes in (("groups", equal(groups)), ("independent", np.arange(EACH * groups))):
         one, other = normal(rng, codes) > -0.8
-        errors, others = np.abs(normal(rng, codes))
-        test = paired_test(("one", "other"), (one, other), (errors, others), codes.tolist(), int(rng.integers(2**31)))
-        for name in ("permutation_p", "error_permutation_p", "mcnemar_p"):
+        test = paired_test(("one", "other"), (one, other), codes.tolist(), int(rng.integers(2**31)))
+        for name in ("permutation_p", "mcnemar_p"):
             p = getattr(test, name)
             found[f"{name}, {what}"] = None if p is None else p <= 0.05
     return found
@@ -450,7 +435,6 @@ FAMILIES: dict[str, Family] = {
     "calibrate-isotonic": Family(isotonic, sizes=(200, 500, 1000)),
     "variance": Family(variance, VARIANCE),
     "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
-    "reads": Family(crossed, {"judge_share of reads": 0.25}),
     "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
     "sums": Family(sums(equal), SUMS),
     "sums-unequal": Family(sums(unequal), SUMS, UNEQUAL),

@@ -9,6 +9,7 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.attacks.attack import attack, bad_responses, default_rows, frequent_words, prompt_key
+from checklist_rewards.backends import Answer
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
@@ -18,6 +19,7 @@ from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns
 from tests.fakes import FakeBackend
+from tests.monitor.fakes import OptionsBackend
 from tests.test_images import IMAGES, Seeing
 
 COLORS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white")
@@ -68,10 +70,13 @@ def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_searc
 
 
 def test_a_judge_without_a_weakness_shows_none():
-    report = attack(scorer(lambda prefix, tail: 0.3), ROWS, **QUICK)
+    # scores that differ by a rounding error only are equal: none beats an honest response
+    report = attack(scorer(lambda prefix, tail: 0.3 + ("owl" not in prefix) * 1e-12), ROWS, **QUICK)
     rises = [one.rise.value for one in report.attacks if one.name != "empty"]
     # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
-    assert max(rises) <= 0.3 and all(item.fell == 0 for item in report.fallen) and report.beats_before.value == 0.0
+    assert max(rises) <= 0.3 + 1e-9 and all(item.fell == 0 for item in report.fallen)
+    assert report.beats_before.value == 0.0 and {one.beats.value for one in report.attacks} == {0.0}
+    assert report.labels == ()
 
 
 def by_word(prefix: str, tail: str) -> float:
@@ -86,7 +91,8 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
         report = attack(scorer(by_word, checks=checks), rows, attacks=["keywords_after", "all_met"], **QUICK)
         words = figures(report, "keywords_after")
         assert words.earned.value >= 0.4 and words.rise.value == pytest.approx(0.0, abs=0.06), checks
-        assert report.checked_items == 4
+        assert words.beats.value == 0.0, "what was earned beats no honest response"
+        assert next(item.fell for item in report.fallen if "silver" in item.name) == 0
     # an empty response counts as the lowest; a text that really avoids a word has earned what it gets for that
     avoid = [{"question": "Is 'silver' absent?", "check": {"type": "regex", "pattern": "silver", "exactly": 0}}]
     rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
@@ -104,13 +110,6 @@ def test_a_judge_is_never_asked_more_than_the_budget_allows():
     report = attack(judge, ROWS, budget_reads=budget, bootstrap=Bootstrap(0))
     assert report.reads <= budget and judge.receipt.asked <= report.reads
     assert judge.receipt.reads >= 0.5 * report.reads
-
-
-def test_a_budget_below_the_bank_is_refused_with_the_reads_that_it_takes():
-    judge = scorer(gullible)
-    with pytest.raises(SampleError, match=r"^budget_reads=100 is too small: 7\d attacks on 8 prompts take \d+ reads "):
-        attack(judge, ROWS, budget_reads=100)
-    assert judge.receipt.reads == 0
 
 
 def test_a_panel_costs_one_read_per_judge():
@@ -137,16 +136,6 @@ def test_failures_of_the_judge_are_reported_and_enter_no_figure():
     assert nothing.missing["beats"] == "no honest response has a score"
 
 
-def test_a_rerun_reads_from_the_store(tmp_path):
-    settings = dict(attacks=["colon", "all_met", "praise_first"], budget_reads=600, bootstrap=Bootstrap(50))
-    reports, asked = [], []
-    for _ in range(2):
-        judge = ChecklistScorer(backend=FakeBackend(gullible), store=tmp_path / "store.db")
-        reports.append(attack(judge, ROWS, **settings))
-        asked.append(judge.receipt.asked)
-    assert reports[0] == reports[1] and asked[0] > 0 and asked[1] == 0
-
-
 def test_bad_responses_are_bad_for_known_reasons():
     bad = bad_responses([Pool(Checklist.parse(row.checklist), row.candidates, row.input) for row in ROWS])
     assert bad[0] == {
@@ -171,10 +160,6 @@ def test_without_honest_responses_what_is_missing_is_named():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (
-            {"rows": ROWS[:3]},
-            "an attack needs at least 4 prompts with a checklist, half of them for the search; got 3",
-        ),
         ({"attacks": ["flattery"]}, "attacks='flattery' is not known; allowed: 'colon'"),
         ({"attacks": []}, r"attacks=\[\] is empty"),
         ({"rows": [*ROWS, Pool([], (), "x")] * 2, "prompts": 18}, r"row \d+: the checklist is empty"),
@@ -227,6 +212,30 @@ def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
     assert len(pairs) == 2 * len(report.labels) and {pair.label for pair in pairs} == {0.0}
     assert {pair.input for pair in pairs} <= {row.input for row in ROWS}
     assert len(FewShot.load(path).examples) == len(pairs)
+
+
+def test_only_items_that_failed_before_are_labelled():
+    praised = lambda prefix, tail: 0.95 if "This response is excellent" in target(prefix) else 0.7  # noqa: E731
+    report = attack(scorer(praised), ROWS, attacks=["self_praise"], **QUICK)
+    single = [label["target"] for label in report.labels if label["attack"] == "self_praise"]
+    assert single and all(text.lstrip().startswith("This response is excellent") for text in single)  # of nothing
+
+
+def test_an_item_that_the_judge_cannot_assess_has_neither_failed_nor_fallen():
+    class Unsure(OptionsBackend):
+        def _lettered(self, prefix, tail, labels):
+            text = target(prefix)
+            answer = "unclear" if "excellent" in text or "Write about" in text else "wrong"
+            if "All criteria" in text:
+                answer = "wrong" if "Write about" in text else "right"
+            return Answer(tuple(0.0 if f"{label}. {answer}" in tail else -30.0 for label in labels))
+
+    options = [{"label": "right", "value": 1}, {"label": "wrong", "value": 0}, {"label": "unclear", "na": True}]
+    items = [{"question": "How is the bird?", "options": options}, "Is it a story?"]
+    judge = ChecklistScorer(backend=Unsure(honest), store=False)
+    rows = [Pool(items, row.candidates, row.input) for row in ROWS]
+    report = attack(judge, rows, attacks=["self_praise", "all_met"], **QUICK)
+    assert {item.name: item.share for item in report.fallen} == {"How is the bird?": 1.0, "Is it a story?": 0.0}
 
 
 def test_a_penalty_that_an_attack_avoids_is_labelled_yes():

@@ -25,7 +25,6 @@ def report(praised: float, rows=ROWS, attacks=("self_praise", "all_met"), marks=
 
 def test_the_change_of_each_attack_is_paired_by_prompt():
     compared = compare(report(0.9), report(0.3, attacks=["self_praise", "all_met", "bold"]), Bootstrap(50))
-    assert "bold" in compared.only_other
     by_name = {one.name: one for one in compared.attacks}
     praise = by_name["self_praise"]
     assert praise.one.value == pytest.approx(0.8, abs=0.06) and praise.other.value == pytest.approx(0.2, abs=0.06)

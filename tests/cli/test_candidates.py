@@ -9,7 +9,6 @@ import pytest
 from checklist_rewards.backends import Reply, Sampling
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.probe import PROBE_ITEMS
-from tests.cli.test_scoring_pipelines import table
 from tests.encoders import tiny_bert
 from tests.generators.fakes import Replies
 from tests.jsonl import read_jsonl, write_jsonl
@@ -87,7 +86,8 @@ def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output
     done = run(f"pairs {output} -o out.jsonl --no-store {options}")
     assert other.asked == [] and "--model" not in done.output, done.output
     assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
-    assert "answered by `org/liked`" in Path("out.md").read_text()
+    card = Path("out.md").read_text()
+    assert "answered by `org/liked`" in card and ("not_top" in card) == ("--top-fraction" in options)
     run(f"pairs {output} -o again.jsonl --no-store --model org/other --base-url {SERVER} {options}")
     assert other.asked, "a judge that is named scores again"
     assert read_jsonl("again.jsonl") != read_jsonl("out.jsonl") and "`org/other`" in Path("again.md").read_text()
@@ -234,6 +234,12 @@ def test_probe_passes_a_judge_that_knows_and_refuses_one_that_does_not(run, engi
     engine(lambda prefix, tail: 0.97, replies=["yes"])
     done = run("probe", code=1)
     assert "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
+    engine(truth, replies=["yes"], mass=0.3)  # as a server that counts one spelling of yes and no
+    assert "off_label" in run("probe", code=1).stderr
+    Path("mine.md").write_text("My words. {target} {question}")
+    asked = engine(truth, replies=["yes"], mass=0.3).asked
+    run("probe --judge.mass-floor 0 --judge.prompt mine.md")
+    assert len(asked) == 12 and all("My words." in prefix for prefix, _ in asked)
 
 
 @pytest.fixture
@@ -264,6 +270,8 @@ def test_rows_are_refined_with_their_own_checklist_or_one_that_is_written(run, m
     given, _ = read_jsonl("out.jsonl")
     assert [step["feedback"] for step in given["refined_rounds"]] == [None, "a thing"]
     assert (given["refined_round"], given["refined_stopped"]) == (0, "rounds")
+    done = run("refine rows.jsonl -o out.jsonl --no-store --budget 0 --price pocket=1,1", code=1)
+    assert "budget: 0 of 0 US" in done.stderr
 
 
 def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, model):
@@ -273,29 +281,6 @@ def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, m
     assert "too_long" in done.stderr
     (row,) = read_jsonl("out.jsonl")
     assert (row["refined"], row["refined_round"], row["refined_stopped"]) == ("a thing", None, "unscored")
-
-
-def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no_engine):
-    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS}, {"prompt": "Paint.", "checklist": ITEMS})
-    command = "refine rows.jsonl -o out.jsonl --store s.sqlite --dry-run --rounds 3"
-    shown = run(f"{command} --policy.max-tokens 100 --price pocket=0,1000000")
-    lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
-    assert lines["answers"][1] == "8" and lines["answers"][3] == "800", "two rows, one answer and three more"
-    assert lines["scores"][1] == str(8 * len(ITEMS)) and lines["checklists"][1] == "0"
-    assert float(lines["answers"][4].replace(",", "")) == 800
-    prompt_tokens = int(lines["answers"][2].replace(",", ""))
-    assert prompt_tokens > 6 * 100, "the later rounds are shown the answer before, of 100 tokens"
-    critique = {cells[0]: cells[1:] for cells in table(run(f"{command} --method critique").stdout)}
-    assert critique["answers"][1] == str(2 * (1 + 2 * 3))
-
-
-def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run, model):
-    write_jsonl("rows.jsonl", {"prompt": "Draw."}, {"prompt": "Paint."})
-    command = "refine rows.jsonl -o out.jsonl --store s.sqlite --rounds 3"
-    before = [cells[2] for cells in table(run(f"{command} --dry-run").stdout)]
-    assert before[:2] == ["8", "2"] and int(before[2]) % 8 == 0
-    run(command)
-    assert [cells[2] for cells in table(run(f"{command} --dry-run").stdout)] == ["0", "0", "0"]
 
 
 def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):

@@ -129,10 +129,9 @@ def write_files():
     write_jsonl("elsewhere.jsonl", log | {"prompt": "q"})
     write_jsonl("few.jsonl", first)
     write_jsonl("two.jsonl", {"prompt": "x", "chosen": "a", "rejected": "b"})
-    write_jsonl("preferred.jsonl", {"chosen": "text 1", "rejected": "text 999"})
+    write_jsonl("copies.jsonl", first, first | {"id": "r1"}, first | {"id": "same", "target": "same"})
+    write_jsonl("preferred.jsonl", {"chosen": "same", "rejected": "text 0"})
     write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
-    write_jsonl("twice.jsonl", *[{"id": "r0", "labels": None}] * 2)
-    write_jsonl("broken.jsonl", {"checklist_score": {"answered": "x"}})
     write_jsonl("none.jsonl")
 
 
@@ -200,7 +199,6 @@ REFUSED = [
     ("diff rewards.jsonl elsewhere.jsonl", "have no row in common: the first rows are rewards.jsonl, line 1 and"),
     ("inspect none.jsonl --no-embed", "none.jsonl has no rows"),
     ("inspect rows.jsonl --no-embed", "line 1: column not found: 'checklist_score'; the columns are"),
-    ("inspect broken.jsonl --no-embed", "line 1: checklist_score is not a score: primary_score is missing"),
     (
         "inspect scored.jsonl --paraphrases 1 --judge judges.yaml --no-embed",
         "requires a single --model to write them; omit --judge",
@@ -214,8 +212,7 @@ REFUSED = [
     (f"{AGREE} --label-key gold", "column 'gold' not found; the row has 'id', 'doc', "),
     (f"{AGREE} --label-key n", "label 7 is outside the range 0 to 1; set --label-range"),
     (f"{AGREE} --label-key unsaid", "has a label in column 'unsaid'"),
-    (f"{AGREE} --labels twice.jsonl", "twice.jsonl, line 2: duplicate id 'r0'"),
-    (f"{AGREE} --label-key labels --plots other.jsonl", "--plots other.jsonl is a file"),
+    (f"{CALIBRATE} --label-key labels --plots other.jsonl", "--plots other.jsonl is a file"),
     (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; set --input-key"),
     (f"{AGREE} again.jsonl --bootstrap 19", "'--bootstrap': resamples=19 is not allowed; it must be 0"),
     ("cascade scored.jsonl again.jsonl --label-key grade", "labels an item"),
@@ -223,8 +220,8 @@ REFUSED = [
     (f"{CALIBRATE} --label-key labels --costs much", "--costs 'much': expected two numbers"),
     (f"{CALIBRATE} --label-key labels --contextual", "the file was scored by 'org/judge' but --model is 'pocket'"),
     (
-        "fit scored.jsonl --pairs preferred.jsonl -o w.json",
-        "'rejected' is 'text 999', which is the id or text of no scored row",
+        "fit copies.jsonl --pairs preferred.jsonl -o w.json",
+        "'rejected' is 'text 0', which is the id or text of 2 scored rows; it must name one",
     ),
     (
         f"{IMPROVE} --data scored.jsonl --label-key stars --group-key target",
@@ -239,7 +236,7 @@ REFUSED = [
         "column 'humans' not found (--label-key)",
     ),
     (f"{IMPROVE} --data rows.jsonl", "score the rows first, or name a judge with --model"),
-    ("serve --pipeline rlcf_direct", "the server scores checklists as clients send them"),
+    ("serve --scale 3", "the server scores checklists as clients send them"),
 ]
 
 

@@ -38,7 +38,7 @@ def files(run):
         ("replay rewards.jsonl -o rewards.rank1.jsonl", "--output rewards.rank1.jsonl has the name of another rank"),
         ("replay scored.jsonl -o o.jsonl --repeat 2 --json x --summary x", "--json x is also --summary"),
         ("replay scored.jsonl -o o.jsonl --weights again.jsonl --summary again.jsonl", "again.jsonl is an input file"),
-        ("agree scored.jsonl again.jsonl --json x --plots x", "--json x is also --plots"),
+        ("calibrate scored.jsonl -o o.json --json x --plots x", "--json x is also --plots"),
     ],
 )
 def test_an_output_over_another_file_is_refused(run, files, no_engine, command, complaint):
@@ -180,7 +180,6 @@ DRY = [
     "score rows.jsonl --model pocket",
     "run rows.jsonl --model pocket --pipeline tick --store new/s.sqlite",
     "generate rows.jsonl --model pocket",
-    "refine rows.jsonl --model pocket",
     "replay scored.jsonl --model pocket --store new/s.sqlite",
     "replay rewards.jsonl",
     "attack --model pocket --prompts 4 --budget-reads 1000 --store new/s.sqlite",

@@ -123,7 +123,7 @@ def test_the_judge_of_the_options_is_served(run, served, monkeypatch):
     loaded = []
     monkeypatch.setattr("checklist_rewards.cli.serving.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
-    for options in ("--judge.capture-reasoning", "--pipeline tick --threshold 0.9"):
+    for options in ("--judge.capture-reasoning", "--mode batch --threshold 0.9"):
         run(f"serve --port 0 --no-store {options}")
     reasoned, batch = served
     assert type(reasoned.judge) is ReasonedJudge

@@ -41,25 +41,8 @@ def test_a_judge_against_labels(run):
     assert shown.count("needs 15 groups") == 3  # with the verdict and the coverage
     assert "by question, with the mean answers" in shown
     assert comparison["targets"]["units"] == 6 and comparison["preferences"] is None
-    named, plain = (
-        agree(run, f"scored.jsonl --plots plots --bootstrap 0 {key}") for key in ("--label-key labels", "")
-    )
+    named, plain = (agree(run, f"scored.jsonl --bootstrap 0 {key}") for key in ("--label-key labels", ""))
     assert plain == named, "a single file is compared with its column of labels"
-    for name in ("confusion_yes_no.png", "reliability.png"):
-        assert Path("plots", name).read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.filterwarnings("error:constrained_layout")
-def test_plots_of_options_that_are_sentences(run):
-    options = [
-        {"label": f"The response meets {share} % of what was asked" * 2, "value": share / 100}
-        for share in (0, 50, 100)
-    ]
-    asked = {"checklist": [{"question": "How much?", "options": options}], "labels": [options[1]["label"]]}
-    scored_file("scored.jsonl", *({**asked, "said": [options[n % 3]["label"]]} for n in range(6)))
-    agree(run, "scored.jsonl --plots plots --bootstrap 0")
-    [plot] = Path("plots").iterdir()
-    assert plot.name.startswith("confusion_The_response_meets_0") and plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_two_judges_against_the_labels_of_another_file_are_tested_against_each_other(run):
@@ -275,6 +258,7 @@ def test_numbers_per_row_and_preferences_of_candidates(run):
     [comparison] = record["comparisons"]
     assert comparison["items"] == {} and comparison["targets"]["units"] == 3
     assert comparison["targets"]["figures"]["bias"]["value"] == pytest.approx((0.9 + 0.5 + 0.1 - 1 - 0.5 - 0.75) / 3)
+    assert comparison["targets"]["figures"]["spearman"]["value"] == pytest.approx(0.5)  # ranks 3 2 1 and 3 1 2
     figures = comparison["preferences"]["figures"]
     assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
 

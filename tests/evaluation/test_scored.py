@@ -126,15 +126,12 @@ def test_every_format_holds_the_same_and_a_row_without_an_id_has_its_number(tmp_
     assert [text.id for text in ScoredFile(copy)] == [text.id for text in read_scored(copy)] == ["a", "2", "c"]
 
 
-def test_files_without_scores_and_files_of_other_rows_are_refused(tmp_path):
+def test_files_of_other_rows_are_refused(tmp_path):
     row = {"checklist": ["Is it red?"], "said": [0.9]}
     one = scored_file(tmp_path / "one.jsonl", {**row, "id": "a"})
     other = scored_file(tmp_path / "other.jsonl", {**row, "id": "b"}, {**row, "id": "c"})
     with pytest.raises(SampleError, match="have no row id in common: the first ids are 'a' and 'b'"):
         pairs_of(read_scored(one), read_scored(other), ("one", "other"))
-    (tmp_path / "plain.jsonl").write_text('{"id": "a"}\n')
-    with pytest.raises(SampleError, match="column not found: 'checklist_score'"):
-        read_scored(tmp_path / "plain.jsonl")
 
 
 def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently(tmp_path):
@@ -151,17 +148,28 @@ def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently
 
 
 def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
-    chat = [{"role": "assistant", "content": "It is red."}]
-    rows = [{"id": "a", "target": chat}, {"id": "b", "target": "42"}]
-    path = scored_file(tmp_path / "s.jsonl", *({**row, "checklist": ["Is it red?"], "said": [0.9]} for row in rows))
-    plain = scored_file(tmp_path / "t.jsonl", {"id": "b", "checklist": ["Is it red?"], "said": [0.9]})
+    item = {"checklist": ["Is it red?"], "said": [0.9]}
+
+    def file(name, *targets):
+        return scored_file(tmp_path / name, *(item | {"id": str(n), "target": text} for n, text in enumerate(targets)))
+
+    path = file("s.jsonl", [{"role": "assistant", "content": "It is red."}], "42", "Red.", "Red.", "Red.")
     one = read_scored(path)
-    assert len(pairs_of(one, read_scored(copied(path, "s.csv")), ("one", "other"))[0]) == 2
-    assert len(pairs_of(one, read_scored(plain), ("one", "other"))[0]) == 1  # without texts, nothing is known
-    other = scored_file(tmp_path / "u.jsonl", {**rows[1], "target": "43", "checklist": ["Is it red?"], "said": [0.9]})
-    with pytest.raises(SampleError, match="the same id 'b', but their texts differ: '42' and '43'"):
-        pairs_of(one, read_scored(other), ("one", "other"))
-    assert len(pairs_of(one, read_scored(other), ("one", "other"), same_texts=False)[0]) == 1
+    cases = {
+        copied(path, "s.csv"): 5,
+        file("t.jsonl", "It is red.", "42", "Red.\r\n", " Red.", "<think>Red?</think>Red."): 5,
+        scored_file(tmp_path / "u.jsonl", item | {"id": "1"}): 1,  # without texts, nothing is known
+    }
+    for other, pairs in cases.items():
+        assert len(pairs_of(one, read_scored(other), ("one", "other"))[0]) == pairs
+    for targets, complaint in (
+        (("It is red.", "43"), "the same id '1', but their texts differ: '42' and '43'"),
+        (("It is blue.", "42"), "the same id '0', but their texts differ: 'It is red.' and 'It is blue.'"),
+    ):
+        other = read_scored(file("v.jsonl", *targets))
+        with pytest.raises(SampleError, match=complaint):
+            pairs_of(one, other, ("one", "other"))
+        assert len(pairs_of(one, other, ("one", "other"), same_texts=False)[0]) == 2
 
 
 TEXTS = [{"prompt": f"Name {n}.", "reply": f"text {n}", "checklist": ["Is it red?"], "said": [0.9]} for n in range(3)]

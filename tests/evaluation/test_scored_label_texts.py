@@ -156,16 +156,6 @@ def test_two_scorings_are_of_the_same_texts(run, command, other):
     assert ("about another text" in done.output) is (other == "another")
 
 
-@pytest.mark.parametrize("change", ["{}\r\n", " {}", "<think>Red?</think>{}"])
-def test_two_judges_of_one_answer_are_compared(run, change):
-    scored()
-    first = read_jsonl("scored.jsonl")
-    write_jsonl("other.jsonl", *(row | {"target": change.format(row["target"])} for row in first))
-    run("agree scored.jsonl other.jsonl --bootstrap 0")
-    write_jsonl("other.jsonl", *(row | {"target": "another"} for row in first))
-    run("agree scored.jsonl other.jsonl --bootstrap 0", refused="their texts differ")
-
-
 def test_labels_of_another_checklist_belong_to_their_questions(run):
     scored()
     gold(("labels", lambda n: [None, PER_ITEM[1](n)[1]]), target="text {}".format)

@@ -6,6 +6,7 @@ import pytest
 from checklist_rewards import Checklist
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.variance import Variance
+from checklist_rewards.scores import Verdict, score_checklist
 from tests.evaluation.files import NO_ANSWER, score_of
 
 NO_INTERVALS = Bootstrap(0)
@@ -29,7 +30,7 @@ def simulated(rng, prompts, texts, repeats, sd):
 
 
 def report_of(rng, prompts, texts, repeats, sd, bootstrap=NO_INTERVALS, how="reworded"):
-    variance = Variance(repeats, by_prompt=texts > 1)
+    variance = Variance(repeats)
     for number, (_, values) in enumerate(simulated(rng, prompts, texts, repeats, sd)):
         assert values.min() > 0 and values.max() < 1
         variance.add(str(number // texts), scores(values))
@@ -48,15 +49,15 @@ def test_known_components_are_recovered_on_average(repeats, sd):
     reports = [report_of(np.random.default_rng(seed), 40, 5, repeats, sd) for seed in range(8)]
 
     def mean(part, name):
-        return np.mean([getattr(report, part).figures[name].value for report in reports])
+        return np.mean([part(report).figures[name].value for report in reports])
 
     close = lambda expected: pytest.approx(expected, rel=0.2, abs=5e-5)  # noqa: E731
-    assert mean("scores", "residual") == close(sd["noise"] ** 2 / 3)
-    assert mean("scores", "text") == close(sd["text"] ** 2 + sd["text_item"] ** 2 / 3)
-    assert mean("scores", "prompt") == pytest.approx(sd["prompt"] ** 2, rel=0.25, abs=2.5e-4)  # 3 standard errors
-    assert mean("reads", "residual") == close(sd["noise"] ** 2)
-    assert mean("reads", "text x item") == close(sd["text_item"] ** 2)
-    assert mean("reads", "text") == close(sd["text"] ** 2)
+    scored, item = lambda report: report.scores, lambda report: report.items[0]
+    assert mean(scored, "residual") == close(sd["noise"] ** 2 / 3)
+    assert mean(scored, "text") == close(sd["text"] ** 2 + sd["text_item"] ** 2 / 3)
+    assert mean(scored, "prompt") == pytest.approx(sd["prompt"] ** 2, rel=0.25, abs=2.5e-4)  # 3 standard errors
+    assert mean(item, "residual") == close(sd["noise"] ** 2)
+    assert mean(item, "text") == close(sd["text"] ** 2 + sd["text_item"] ** 2)
     for report in reports:
         assert report.needed == max(1, np.ceil(report.scores.figures["judge"].value / 0.02**2 - 1e-9))
 
@@ -65,8 +66,7 @@ def test_a_strict_wording_is_a_repeat_effect_and_cancels_within_a_group():
     report = report_of(np.random.default_rng(3), 40, 4, 8, {"repeat": 0.08, "noise": 0.01})
     figures = report.scores.figures
     assert figures["repeat"].value > 0.001 and figures["residual"].value < 1e-4
-    error = report.standard_errors[0]
-    assert error.within_repeat < 0.01 < 0.03 < error.all_texts
+    assert figures["judge"].value == pytest.approx(figures["repeat"].value + figures["residual"].value)
 
 
 def test_the_two_way_estimates_are_those_of_statsmodels():
@@ -94,7 +94,6 @@ def test_the_two_way_estimates_are_those_of_statsmodels():
 def test_equal_answers_have_no_judge_variance():
     report = report_of(np.random.default_rng(1), 10, 3, 3, {"text": 0.1, "text_item": 0.1})
     assert report.scores.figures["judge"].value == pytest.approx(0, abs=1e-12)
-    assert report.reads.figures["judge_share"].value == pytest.approx(0, abs=1e-9)
     assert report.needed == 1 and {item.figures["judge"].value < 1e-9 for item in report.items} == {True}
 
 
@@ -110,22 +109,22 @@ def test_unanswered_reads_and_texts_without_an_answer_are_left_out():
         variances[1].add(prompt, [missing, missing])
     report, after = (variance.result("reworded", NO_INTERVALS, 0.02) for variance in variances)
     assert (report.rows, report.incomplete, report.scores.texts) == (4, 1, 3)
-    assert report.reads.texts == 2
     assert {item.question: item.texts for item in report.items}["Is it red?"] == 2
     assert (after.rows, after.no_answer, after.incomplete) == (8, 4, 1)
     assert after.model_copy(update={"rows": 4, "no_answer": 0}) == report
 
 
-def test_texts_of_one_checklist_are_crossed_in_blocks_if_no_prompt_has_two():
-    report = report_of(np.random.default_rng(2), 80, 1, 3, {"text": 0.1, "noise": 0.03})
-    assert report.reads.texts == 80 and report.reads.prompts == 8
-    assert report.reads.figures["text"].value == pytest.approx(0.01, rel=0.5)
-    assert report.reads.figures["residual"].value == pytest.approx(0.0009, rel=0.35)
+def test_items_that_code_answers_are_left_out():
+    verdicts = [Verdict(answer="yes", method="check"), *[Verdict({"yes": 0.6, "no": 0.4})] * 2]
+    variance = Variance(2)
+    variance.add("A", [score_checklist(ITEMS, verdicts)] * 2)
+    questions = {item.question for item in variance.result("reworded", NO_INTERVALS, 0.02).items}
+    assert questions == {"Is it short?", "Is it loud?"}
 
 
 def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once():
     checklist = Checklist.parse(["Is it red?", "Is it short?", "Is it red?"])
-    variance = Variance(2, by_prompt=False)
+    variance = Variance(2)
     for p in (0.2, 0.4, 0.8):
         variance.add("prompt", [score_of(checklist, p, 0.5, p / 2)] * 2)
     report = variance.result("reworded", NO_INTERVALS, 0.02)
@@ -134,9 +133,8 @@ def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once(
 
 def test_the_interval_of_a_share_ends_at_1():
     report = report_of(np.random.default_rng(0), 15, 2, 2, {"noise": 0.05}, Bootstrap(60), "resampled")
-    for part in (report.scores, report.reads):
-        share = part.figures["judge_share"]
-        assert share.low <= share.value <= share.high <= 1.0
+    share = report.scores.figures["judge_share"]
+    assert share.low <= share.value <= share.high <= 1.0
 
 
 def test_intervals_hold_for_other_wordings_from_4_repeats_on():
@@ -166,4 +164,3 @@ def test_intervals_for_other_wordings_end_at_the_limits_and_need_four():
         assert figures[name].high == 1.0
         assert report.scores.figures[name].refused == "needs 4 repeats, has 2"
     assert report.scores.figures["residual"].low is not None
-    assert report.reads.figures["judge"].low is not None

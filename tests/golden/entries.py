@@ -140,15 +140,6 @@ def reward_with_evolving_checklists() -> Any:
     return [called(reward, step, 4) for step in range(4)]
 
 
-def rerank_pools() -> Any:
-    from checklist_rewards import ChecklistScorer
-    from checklist_rewards.rerank import Pool, rerank_batch
-
-    pools = [Pool(row["checklist"], row["candidates"], row["prompt"]) for row in rows("candidates.jsonl")]
-    rankings = rerank_batch(ChecklistScorer(model="pocket"), pools, ties="first")
-    return [[ranking.picked, [score.primary_score for score in ranking.scores]] for ranking in rankings]
-
-
 def refine_tasks() -> Any:
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.backends import Engine
@@ -223,38 +214,6 @@ def app_with_annotations() -> Any:
         }
 
 
-def replay_stored_answers() -> Any:
-    from checklist_rewards import Checklist, Sample
-    from checklist_rewards.evaluation.replay import Replay
-    from checklist_rewards.evaluation.scored import ScoredText
-    from checklist_rewards.rows import score_from
-
-    stored = []
-    for number, row in enumerate(rows("scored.jsonl")[:5], start=1):
-        score = score_from(row["checklist_score"], f"row {number}")
-        checklist = Checklist.parse([{"question": item.question, "weight": item.weight} for item in score.items])
-        stored.append(
-            ScoredText(str(number), f"row {number}", score, sample=Sample(checklist, row["target"], row["prompt"]))
-        )
-    replay = Replay(aggregation={"primary_metric": "weighted", "threshold": 0.9})
-    return [[score.primary_score for score in scores] for scores in replay.scores(stored)]
-
-
-def agreement_and_calibration_of_a_scored_file() -> Any:
-    from checklist_rewards.evaluation.agreement import compare, units_against_labels
-    from checklist_rewards.evaluation.bootstrap import Bootstrap
-    from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
-    from checklist_rewards.evaluation.labels import Labels
-
-    labels = Labels(group_key="document")
-    scored, _ = labels.of(labels.read("scored.jsonl"))
-    calibration, _ = fit_calibration(labelled_reads(scored), method="platt", bootstrap=Bootstrap(20))
-    units, targets = units_against_labels(scored)
-    compared = compare(("judge", "labels"), units, targets, Bootstrap(20), against_labels=True)
-    figures = {name: figure.value for section in compared.items.values() for name, figure in section.figures.items()}
-    return {"agreement": figures, "calibration": calibration.model_dump(mode="json")}
-
-
 def labels_to_distill() -> Any:
     from checklist_rewards.distill.labels import read_labels
 
@@ -298,14 +257,11 @@ ENTRIES = [
     reward_from_a_file,
     reward_with_a_monitor,
     reward_with_evolving_checklists,
-    rerank_pools,
     refine_tasks,
     pipeline_of_writer_and_judge,
     build_a_dataset,
     serve_scores_rewards_and_decisions,
     app_with_annotations,
-    replay_stored_answers,
-    agreement_and_calibration_of_a_scored_file,
     labels_to_distill,
     pairs_of_scored_pools,
     old_calibration_and_weights,
