@@ -157,8 +157,6 @@ class WriterConfig(WriterSampling, _Part):
     """Number of candidates to sample per input, for rows without candidates."""
     candidate_models: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Model to sample candidates from, for rows without candidates."""
-    candidate_temperature: float | None = None
-    """Sampling temperature of the candidates."""
 
     @field_validator("prompt")
     @classmethod
