@@ -2,7 +2,7 @@
 
 import pytest
 
-from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
+from checklist_rewards.checks.ifeval import check_of_instruction, follows
 from checklist_rewards.errors import ChecklistError
 
 NTH = {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Two"}
@@ -88,8 +88,7 @@ def test_ifevals_checks_keep_ifevals_rules():
         assert check.ifeval and check.holds(text), name
 
 
-def test_there_are_25_and_an_empty_response_follows_none():
-    assert len(INSTRUCTIONS) == 25
+def test_an_empty_response_follows_none():
     no_comma = check_of_instruction("punctuation:no_comma", {})
     assert no_comma.holds("") and not follows(no_comma, " \n") and follows(no_comma, "yes")
 
