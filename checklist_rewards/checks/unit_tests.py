@@ -4,7 +4,7 @@ Statements such as `assert add(2, 3) == 5` run by themselves. Functions, classes
 they are called, and authors expect a test runner to do so:
 
 - `def test_add(): ...`, and the `test...` methods of a class `Test...`, as pytest runs them, with `setup_method`;
-- `unittest.TestCase` without `unittest.main()`;
+- `unittest.TestCase`, also where `unittest.main()` is missing;
 - `def check(candidate): ...` of HumanEval, called with the entry point of the code ([`entry_point`]), which gets the
   reserved name [`ENTRY`]: under its own, `sum` would be Python's and `check` that of the tests. Tests that end with
   `check(add)` name it themselves;
@@ -176,7 +176,6 @@ class _Plan:
         }
         statements = [node for node in tree.body if not isinstance(node, _Def) and not _is_text(node)]
         called = _closure(_loaded(statements), defs)
-        runs_unittest = any(_names_of(node) & {"main", "TextTestRunner"} for node in statements)
         self.functions: list[str] = []
         self.classes: list[str] = []
         self.cases: list[str] = []
@@ -190,10 +189,7 @@ class _Plan:
                 if any(base.endswith("AsyncioTestCase") for base in bases):
                     self.unsupported.append(name)
                 elif any(base.endswith("TestCase") for base in bases):
-                    if runs_unittest:
-                        called |= _closure({name}, defs)
-                    else:
-                        self.cases.append(name)
+                    self.cases.append(name)
                 elif name.startswith("Test") and any(_is_test(part) for part in node.body):
                     self.classes.append(name)
                     self.unsupported += [

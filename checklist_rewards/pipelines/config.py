@@ -238,11 +238,6 @@ class PipelineConfig(BaseModel):
     universal: tuple[ChecklistItem, ...] = ()
     """Items appended to every checklist."""
 
-    @field_validator("refiners", mode="before")
-    @classmethod
-    def _one_is_a_list(cls, refiners: Any) -> Any:
-        return [refiners] if isinstance(refiners, str) else refiners
-
     @property
     def corpus_level(self) -> bool:
         """Whether the pipeline writes one checklist for a whole corpus instead of one per input."""

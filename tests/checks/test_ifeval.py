@@ -7,7 +7,6 @@ from checklist_rewards.errors import ChecklistError
 
 NTH = {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Two"}
 EXAMPLES = [
-    ("length_constraints:number_words", {"relation": "less than", "num_words": 3}, "two words", "now three words"),
     (
         "length_constraints:number_sentences",
         {"relation": "at least", "num_sentences": 2},
@@ -20,7 +19,6 @@ EXAMPLES = [
     ("keywords:forbidden_words", {"forbidden_words": ["ear"]}, "a bear", "an ear"),
     ("punctuation:no_comma", {}, "yes", "yes, no"),
     ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n- b\n**c**", "* a"),
-    ("change_case:capital_word_frequency", {"capital_relation": "less than", "capital_frequency": 2}, "OK", "OK GO"),
     ("length_constraints:nth_paragraph_first_word", NTH, "one\n\ntwo, it is", "one\n\ntwo\n\nthree"),
 ]
 
@@ -51,22 +49,18 @@ COUNTS = [
 ]
 
 
-by_count = pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
-@by_count
+@pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
 def test_every_relation_in_every_spelling(instruction, key, number, unit, relation):
     for spelled in (relation, relation.title(), f" {relation.replace(' ', '_')} "):
         check = check_of_instruction(instruction, {key: spelled, number: 2, "keyword": "x", "letter": "x"})
         assert [n for n in range(5) if check.holds(unit * n)] == RELATIONS[relation]
 
 
-@by_count
-def test_an_unknown_relation_is_refused(instruction, key, number, unit):
-    for relation in ("", ">", ["at least"]):
-        with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more"):
-            check_of_instruction(instruction, {key: relation, number: 2, "keyword": "x", "letter": "x"})
+@pytest.mark.parametrize("relation", ["", ">", ["at least"]])
+def test_an_unknown_relation_is_refused(relation):
+    with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more"):
+        check_of_instruction("length_constraints:number_words", {"relation": relation, "num_words": 2})
 
 
 def test_a_number_of_a_column_that_pandas_reads_is_whole():

@@ -39,6 +39,7 @@ class TestAdd:
     "check, called": "def check(candidate):\n    assert candidate(2, 3) == 5\n\ncheck(add)",
     "unittest": UNITTEST,
     "unittest.main": f"{UNITTEST}\nif __name__ == '__main__':\n    unittest.main()",
+    "unittest.main that only prints": f"{UNITTEST}\nunittest.main(exit=False)",
     "a doctest": ">>> add(2, 3)\n5\n",
     "a doctest in a docstring": 'def test_add():\n    """\n    >>> add(2, 3)\n    5\n    """\n',
     "a loop over functions": "def test_add():\n    assert add(2, 3) == 5\n\nfor test in [test_add]:\n    test()",
