@@ -11,7 +11,7 @@ EXAMPLES = [
         "length_constraints:number_sentences",
         {"relation": "at least", "num_sentences": 2},
         "A b. C d.",
-        "Dr. Lee came.",
+        '"Why?" asked Dr. Lee.',
     ),
     ("startend:quotation", {}, '"yes"', '"'),
     ("combination:repeat_prompt", {"prompt_to_repeat": "Say it."}, "say it. Yes.", "Yes."),
