@@ -119,14 +119,13 @@ class DeductiveGenerator(CorpusWriter):
         model: str | Engine | Writer = UNNAMED,
         *,
         prompts: Mapping[str, Prompt] | None = None,
-        augmentation: Augmentation | None = "both",
+        augmentation: Augmentation = "both",
         filtering: bool = False,
         max_items: int | None = None,
         embedder: Any = None,
         **settings: Unpack[WriterKwargs],
     ):
         super().__init__(model, prompts, **settings)
-        augmentation = "none" if augmentation is None else augmentation
         one_of("augmentation", augmentation, get_args(Augmentation))
         if max_items is not None:
             whole_number("max_items", max_items)

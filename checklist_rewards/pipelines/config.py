@@ -108,6 +108,8 @@ class _Part(Config):
         required: dict[str, Any] = {"store": False}
         if "judge" not in settings:  # an arbitrary model; it is not loaded. The backend requires no extra
             required |= {"model": "pocket", "backend": "openai"}
+        if entry.takes("scorer"):
+            required["scorer"] = SCORERS.get("checklist").factory(**required)
         try:
             entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
         except TypeError as error:

@@ -91,8 +91,7 @@ def test_a_prompt_says_what_the_source_says():
 
 @pytest.mark.parametrize(
     ("augmentation", "stages"),
-    [("elaboration", ["seed", "elaborate"]), ("diversification", ["seed", "diversify"])]
-    + [("none", ["seed"]), (None, ["seed"])],
+    [("elaboration", ["seed", "elaborate"]), ("diversification", ["seed", "diversify"]), ("none", ["seed"])],
 )
 def test_augmentation_is_what_was_asked_for(augmentation, stages):
     generator, backend = writes(augmentation=augmentation)
