@@ -17,7 +17,6 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -253,7 +252,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and rows (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=3, help="CPU threads of the training (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes that generate rows (default: %(default)s)")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the steps of every stage")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -269,10 +267,9 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     for stage in STAGES[names.index(args.from_stage) :]:
         own = policy_samples(model.eval(), tokenizer, stage.own, args.seed) if stage.own else []
-        steps = replace(stage, steps=max(1, int(stage.steps * args.scale)))
         save = partial(save_pocket, model, tokenizer, args.output, {"prompts": prompt_hashes(), "stage": stage.name})
         train(
-            model, optimizer, steps, seed=args.seed, workers=args.workers, own=own, last=stage is STAGES[-1], save=save
+            model, optimizer, stage, seed=args.seed, workers=args.workers, own=own, last=stage is STAGES[-1], save=save
         )
         save()
     print(json.dumps(prompt_hashes()), flush=True)
