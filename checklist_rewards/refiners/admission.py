@@ -81,7 +81,7 @@ class CheckAdmission(ReportingRefiner):
                 )
         kept = [demoted(item) if reasons.get(item.id) else item for item in checklist.items]
         dropped = [Note(item, reasons[item.id] or "") for item in checklist.items if reasons.get(item.id)]
-        return Report(self.name, kept, dropped, unclear, self.model if tried else None)
+        return Report(kept, dropped, unclear, self.model if tried else None)
 
     def _invalid(self, item: ChecklistItem) -> str | None:
         """Why a check is invalid or not allowed; None if it can be tried."""

@@ -138,7 +138,6 @@ class Deduplicator(ReportingRefiner):
                 (index, Note(items[index], reason)) for index in group if index != middle or merged.id != central.id
             )
         return Report(
-            self.name,
             [kept[index] for index in sorted(kept)],
             [dropped[index] for index in sorted(dropped)],
             unclear,

@@ -92,7 +92,7 @@ class Selector(ReportingRefiner):
             for index, item in enumerate(items)
             if index not in selected
         ]
-        return Report(self.name, kept, dropped)
+        return Report(kept, dropped)
 
     def _search(self, items: Sequence[ChecklistItem], cosines: np.ndarray, near: np.ndarray) -> tuple[int, ...]:
         blocks = [_bits(row) for row in near]

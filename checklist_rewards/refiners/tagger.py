@@ -81,7 +81,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return Report(self.name, kept, dropped, unclear, self.model, transient_failure(replies))
+        return Report(kept, dropped, unclear, self.model, transient_failure(replies))
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:

@@ -117,7 +117,7 @@ class UnitTester(ReportingRefiner):
                 continue
             kept.append(trial.item)
         lost = transient_failure(reply for trial in trials for reply in trial.lost)
-        return Report(self.name, kept, dropped, unclear, self.model, lost)
+        return Report(kept, dropped, unclear, self.model, lost)
 
     def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []
