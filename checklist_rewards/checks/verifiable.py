@@ -86,8 +86,7 @@ def _kinds(text: str) -> list[int]:
 
 
 def _alphabet(text: str) -> bool:
-    words = [word.lower() for word in text.translate(_DROP).split()]
-    starts = [ord(word[0]) - ord("a") for word in words]
+    starts = [ord(word[0]) - ord("a") for word in _plain(text)]
     return (
         bool(starts) and 0 <= starts[0] < 26 and all(after == (starts[0] + n) % 26 for n, after in enumerate(starts))
     )

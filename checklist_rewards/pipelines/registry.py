@@ -138,10 +138,6 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
 
-    def names(self) -> list[str]:
-        """All names, the built-in ones first."""
-        return list(self._entries)
-
 
 GENERATORS = Registry(
     "generator",
