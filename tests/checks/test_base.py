@@ -46,6 +46,10 @@ REFUSED = [
     ('{"type": "number", "value": NaN}', "check 'number': value: Input should be a finite number, got nan."),
     ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: unknown check type 'wrds'"),
     ('{"type": "quoted", "x": 1}', "check 'quoted': unknown field 'x'; allowed: none."),
+    (
+        '{"type": "verifiable", "name": "copy:copy", "arguments": {"prompt_to_repeat": "a", "x": 1}}',
+        "check 'verifiable'",
+    ),
     (f'{{"type": "words", "at_most": {"9" * 5000}}}', "a code check must be a JSON object with a 'type'; got '{"),
     ('{"type": "all", "checks": [' * 300 + '{"type": "quoted"}' + "]}" * 300, "check 'all'"),
 ]
