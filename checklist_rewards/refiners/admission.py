@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import ChecklistError
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, check_samples
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -41,6 +41,8 @@ class CheckAdmission(ReportingRefiner):
 
     def __init__(self, scorer: ChecklistScorer, *, threshold: float = 0.9, allow_code: AllowCode = False):
         fraction("threshold", threshold)
+        if not hasattr(scorer, "judge"):
+            raise SampleError(f"scorer={scorer!r:.60} is not allowed; it must be a ChecklistScorer.")
         self.scorer, self.threshold, self.allow_code = scorer, threshold, allow_code
         self.model = scorer.judge.name
 

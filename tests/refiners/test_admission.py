@@ -97,6 +97,8 @@ def test_what_cannot_be_tried(samples, settings, message):
         admission(**settings).refine(Checklist.parse([ITEM]), samples)
     with pytest.raises(ModelError, match="model not found: './gone'"):
         CheckAdmission(ChecklistScorer("./gone", store=False)).validate()
+    with pytest.raises(SampleError, match="scorer='pocket' is not allowed; it must be a ChecklistScorer"):
+        CheckAdmission("pocket")
     assert admission().refine(Checklist.parse(["Is it kind?"])).items[0].question == "Is it kind?"  # nothing to try
 
 
