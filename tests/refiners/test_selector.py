@@ -2,7 +2,7 @@ import pytest
 
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.errors import SampleError
-from checklist_rewards.refiners import Selector, selector
+from checklist_rewards.refiners import Selector
 from tests.refiners.vectors import Vectors, at_angles, orthogonal, questions
 
 WORDS = "short polite clear exact complete honest fluent calm".split()
@@ -28,15 +28,14 @@ def test_near_duplicates_are_left_out_also_with_observations_of_their_own():
     assert [note.reason for note in refiner.report.dropped] == [f"it repeats {short!r}"] * 29
 
 
-def test_coverage_counts_the_observations_behind_the_items(monkeypatch):
+def test_coverage_counts_the_observations_behind_the_items():
     sources = ((0, 1), (0, 1, 2), (3, 4, 5), (6,))
     checklist = Checklist.parse([{"question": q, "sources": s} for q, s in zip(QUESTIONS, sources, strict=False)])
     best = Selector(2, embedder=orthogonal(QUESTIONS)).refine(checklist)
     assert questions(best) == [QUESTIONS[1], QUESTIONS[2]]
     # Nothing alike in room for 4: each item adds 0.5 / 4, and its share of the 7 observations at half the weight.
     for penalty, kept in ((0.12, [0, 1, 2, 3]), (0.13, [1, 2, 3]), (0.19, [1, 2, 3]), (0.2, [1, 2]), (0.4, [1])):
-        monkeypatch.setattr(selector, "SIZE_PENALTY", penalty)
-        refined = Selector(embedder=orthogonal(QUESTIONS)).refine(checklist)
+        refined = Selector(size_penalty=penalty, embedder=orthogonal(QUESTIONS)).refine(checklist)
         assert questions(refined) == [QUESTIONS[index] for index in kept]
 
 
@@ -44,8 +43,9 @@ def test_a_gate_is_never_left_out():
     gates = Checklist.parse([{"question": question, "required": True} for question in QUESTIONS])
     assert len(Selector(2, embedder=orthogonal(QUESTIONS)).refine(gates)) == 8
     one = Checklist.parse([*QUESTIONS[:6], gates.items[6]])
-    kept = questions(Selector(2, embedder=orthogonal(QUESTIONS)).refine(one))
-    assert QUESTIONS[6] in kept and len(kept) == 2
+    for penalty, count in ((0, 2), (0.002, 2), (50, 1)):
+        kept = questions(Selector(2, size_penalty=penalty, embedder=orthogonal(QUESTIONS)).refine(one))
+        assert QUESTIONS[6] in kept and len(kept) == count
 
 
 def test_the_search_begins_with_every_item_not_with_the_first_few():
@@ -56,6 +56,7 @@ def test_the_search_begins_with_every_item_not_with_the_first_few():
     assert questions(found.refine(Checklist.parse(list(shared)))) == ["Is it up?", "Is it down?"]
 
 
-def test_a_number_of_items_that_makes_no_sense():
-    with pytest.raises(SampleError, match="max_items=0"):
-        Selector(0)
+@pytest.mark.parametrize("settings", [{"max_items": 0}, {"size_penalty": -1}])
+def test_numbers_that_make_no_sense(settings):
+    with pytest.raises(SampleError, match=next(iter(settings))):
+        Selector(**settings)
