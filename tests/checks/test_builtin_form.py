@@ -25,6 +25,7 @@ YES_AND_NO = [
     ({"type": "keywords", "words": ["river"], "ignore_case": False}, "The river.", ["The River."]),
     ({"type": "keywords", "words": ["river", "old mill"]}, "The River by the old mill.", ["The river.", "old mill"]),
     ({"type": "keywords", "words": ["river", "sea"], "need": "any"}, "sea", ["seaside"]),
+    ({"type": "forbidden", "words": ["very", "thing"]}, "Everything is fine.", ["Very fine.", "a thing"]),
     (QUOTED, ' "All of it" ', ['"', '"Some" of it', ""]),
     ({"type": "json"}, '```json\n{"a": [1]}\n```', ["```json\n{'a'}\n```", 'Here: {"a": 1}', "", "[" * 100_000]),
     ({"type": "json", "kind": "array"}, "[1, 2]", ['{"a": 1}', "1"]),

@@ -20,6 +20,21 @@ EXAMPLES = [
     ("punctuation:no_comma", {}, "yes", "yes, no"),
     ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n- b\n**c**", "* a"),
     ("length_constraints:nth_paragraph_first_word", NTH, "one\n\ntwo, it is", "one\n\ntwo\n\nthree"),
+    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}, "one\n***\ntwo", "one\n\ntwo"),
+    ("keywords:existence", {"keywords": ["ear"]}, "a bear", "a cat"),
+    ("startend:end_checker", {"end_phrase": "Bye."}, "So: bye.", "Bye. So"),
+    ("combination:two_responses", {}, "one\n******\ntwo", "one\n***\ntwo"),
+    ("detectable_content:number_placeholders", {"num_placeholders": 2}, "[a] [b]", "[a]"),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Hi.\nP.S. Bye.", "Hi."),
+    ("detectable_format:constrained_response", {}, "My answer is no.", "No."),
+    (
+        "detectable_format:multiple_sections",
+        {"section_spliter": "Part", "num_sections": 2},
+        "Part 1\nPart 2",
+        "Part 1",
+    ),
+    ("detectable_format:number_highlighted_sections", {"num_highlights": 2}, "*a* *b*", "*a*"),
+    ("detectable_format:title", {}, "<<A>>", "# A"),
 ]
 
 
