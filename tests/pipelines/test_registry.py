@@ -5,6 +5,7 @@ from pydantic import BaseModel
 
 from checklist_rewards import Checklist
 from checklist_rewards.backends import Engine
+from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.pipelines import (
     GENERATORS,
     REFINERS,
@@ -104,3 +105,18 @@ def test_names_that_are_taken():
         register_refiner("mine")
     register_refiner("mine", replace=True)(dict)
     assert REFINERS.get("mine").factory is dict
+
+
+def test_a_subclass_of_a_built_in_generator_is_not_bypassed():
+    @register_generator("shouting")
+    class Shouting(DirectGenerator):
+        """Writes in capitals."""
+
+        def generate_batch(self, requests, progress=None):
+            written = super().generate_batch(requests, progress)
+            return [Checklist.parse([item.question.upper() for item in one.items]) for one in written]
+
+    config = PipelineConfig.parse({"generator": {"kind": "shouting"}})
+    pipe = pipeline(config, model="m", backend=Scripted(lambda text: "1. Is it a?\n2. Is it b?"), store=False)
+    [checklist] = pipe.generate_batch(["Write."])
+    assert [item.question for item in checklist.items] == ["IS IT A?", "IS IT B?"]
