@@ -56,6 +56,20 @@ def test_the_search_begins_with_every_item_not_with_the_first_few():
     assert questions(found.refine(Checklist.parse(list(shared)))) == ["Is it up?", "Is it down?"]
 
 
+def test_the_best_pair_need_not_be_part_of_the_best_three():
+    angles = dict(zip(QUESTIONS[:4], (60, 15, 165, 90), strict=True))
+    sources = ((0, 1), (0,), (2, 4), (1,))
+    checklist = Checklist.parse([{"question": q, "sources": s} for q, s in zip(angles, sources, strict=True)])
+    assert questions(Selector(3, embedder=at_angles(angles)).refine(checklist)) == QUESTIONS[1:4]
+
+
+def test_an_item_stays_that_adds_little_unless_the_penalty_is_larger():
+    pair = Checklist.parse([{"question": question, "sources": (0,)} for question in QUESTIONS[:2]])
+    embedder = at_angles(dict(zip(QUESTIONS[:2], (0, 61), strict=True)))  # the second one adds 0.008
+    assert len(Selector(embedder=embedder).refine(pair)) == 2
+    assert len(Selector(size_penalty=0.01, embedder=embedder).refine(pair)) == 1
+
+
 @pytest.mark.parametrize("settings", [{"max_items": 0}, {"size_penalty": -1}])
 def test_numbers_that_make_no_sense(settings):
     with pytest.raises(SampleError, match=next(iter(settings))):
