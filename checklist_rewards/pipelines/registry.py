@@ -109,7 +109,8 @@ class Registry:
         Args:
             name (`str`): The name in configs.
             source (pydantic model class, *optional*): The source of a corpus-level generator; source files are
-                validated with it. Without one, a generator writes one checklist per input.
+                validated with it. Defaults to that of the built-in generator from which a class derives. Without one,
+                a generator writes one checklist per input.
             replace (`bool`, *optional*, defaults to `False`): Whether to replace an existing registration of this
                 name.
 

@@ -3,9 +3,9 @@ import re
 
 import pytest
 
-from checklist_rewards import Sample, __version__
+from checklist_rewards import ChecklistScorer, Sample, __version__
 from checklist_rewards.backends import Reply
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import Feedback, InductiveGenerator, StageError, inductive
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
@@ -81,6 +81,8 @@ def test_all_batches_are_asked_in_one_call_and_numbered_through():
     assert asked(generator, remarks(250)) == [(f"Is it {n}?", [n]) for n in range(250)]
     [(texts, _)] = backend.sampled
     assert len(texts) == 3 and generator.stages[0].asked == 3
+    asked(generator, {"observations": ["long " * 3000] * 2})
+    assert generator.stages[0].asked == 2
 
 
 def test_a_batch_that_is_too_long_for_the_model_is_halved():
@@ -124,6 +126,13 @@ def test_with_samples_questions_that_cannot_be_enforced_are_left_out():
     assert [stage.name for stage in generator.stages] == ["questions", "deduplicate", "tag", "unit_test"]
     with pytest.raises(SampleError, match="sample 1 must be a Sample, got str 'Dear'"):
         generator.generate(SOURCE, ["Dear"])
+
+
+def test_the_judge_of_the_unit_tests_is_checked_before_anything_is_written():
+    generator, backend = writes(scorer=ChecklistScorer("./gone", store=False))
+    with pytest.raises(ModelError, match="./gone"):
+        generator.generate(SOURCE, [Sample(["x"], "Dear you, all is well.")])
+    assert not backend.sampled
 
 
 @pytest.mark.parametrize(
