@@ -38,6 +38,8 @@ class TestAdd:
     "check with a default": "def check(candidate, n=2):\n    assert candidate(n, 3) == 5\n",
     "check, called": "def check(candidate):\n    assert candidate(2, 3) == 5\n\ncheck(add)",
     "unittest": UNITTEST,
+    "unittest with a helper that is named like a test": f"{UNITTEST.replace('3)', 'test_number(3))')}"
+    "\ndef test_number(number):\n    return number",
     "unittest.main": f"{UNITTEST}\nif __name__ == '__main__':\n    unittest.main()",
     "unittest.main that only prints": f"{UNITTEST}\nunittest.main(exit=False)",
     "a doctest": ">>> add(2, 3)\n5\n",
