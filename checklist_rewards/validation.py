@@ -155,6 +155,8 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         message = f"unknown key{hint}; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"
+    elif kind == "tuple_type":  # a file has only lists
+        message = f"expected a list, got {shown(detail['input'])}"
     elif kind != "value_error" or (
         place
         and not isinstance(detail["input"], Mapping)

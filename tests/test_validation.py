@@ -88,6 +88,7 @@ class Outer(BaseModel):
     [
         ({}, "inner is missing."),
         ({"inner": 3}, "inner: expected a mapping, got 3."),
+        ({"inner": {}, "maybe": "x"}, "maybe: expected a list, got 'x'."),
         ({"inner": {"size": "x"}}, "inner.size: Input should be a valid integer"),
         ({"inner": {"name": "long"}}, "inner.name: the name is too long, got 'long'."),
         ({"inner": {"few": 0}}, "inner.few: Input should be greater than 0, got 0."),

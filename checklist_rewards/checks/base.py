@@ -147,16 +147,13 @@ def example_of(kind: type[Check]) -> str:
     return json.dumps({"type": kind.model_fields["type"].default, **kind.example})
 
 
-def describe(*, executing: bool = False) -> str:
-    """Describe all check types, one per line with an example, for the prompt of a model that chooses among them.
-
-    Args:
-        executing (`bool`, *optional*, defaults to `False`): Whether to include checks that execute code.
-    """
+def describe() -> str:
+    """Describe the check types that do not execute code, one per line with an example, for the prompt of a model that
+    chooses among them."""
     return "\n".join(
         f"- {name}: {kind.summary} Example: {example_of(kind)}"
         for name, kind in CHECKS.items()
-        if kind.offered and (executing or not kind.executes)
+        if kind.offered and not kind.executes
     )
 
 

@@ -531,10 +531,10 @@ def _encodes(char: str, encoding: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def language_of(text: str, seed: int = 0) -> str | None:
+def language_of(text: str) -> str | None:
     """The most probable language of a text, or None if it has no letters.
 
-    langdetect samples n-grams, so another `seed` may give another language for a short or mixed text.
+    langdetect samples n-grams, with a fixed seed here.
 
     Raises:
         CheckError: If langdetect is not installed.
@@ -546,7 +546,7 @@ def language_of(text: str, seed: int = 0) -> str | None:
             "langdetect, which detects languages, is not installed (pip install 'checklist-rewards[checks]')"
         ) from None
     detector = _factory().create()
-    detector.seed = seed
+    detector.seed = 0
     detector.append(text)
     try:
         return detector.detect()

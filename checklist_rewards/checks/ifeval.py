@@ -77,8 +77,6 @@ _IFEVAL = {
     "startend:end_checker": _row("ends", phrase="$end_phrase"),
     "startend:quotation": _row("quoted"),
 }
-INSTRUCTIONS = tuple(_IFEVAL)
-"""IFEval's names of the 25 kinds of instructions."""
 
 KINDS: Mapping[str, Spec] = {
     **_IFEVAL,

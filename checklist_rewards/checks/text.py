@@ -71,7 +71,7 @@ _LETTER = re.compile(r"[^\W_]")
 
 
 def _is_latin(text: str) -> bool:
-    """Whether the faster patterns, which are equal for Latin letters and English punctuation, apply."""
+    """Whether the faster pattern of words, which is equal for Latin letters and English punctuation, applies."""
     return text.isascii() or _BEYOND_LATIN.search(text) is None
 
 
@@ -108,7 +108,6 @@ _MARKS = r".?!\u2026\p{Sentence_Terminal}"
 _SENTENCE_END = regex.compile(
     rf"(?V1)(?<![{_MARKS}])([{_MARKS}]++|(?<=\p{{Greek}})[;\u037e])({_CLOSING})(?:\[\d{{1,3}}\])*+(?:\s*+{_SYMBOL}++)*+"
 )
-_LATIN_SENTENCE_END = re.compile(rf"(?<![.?!\u2026])([.?!\u2026]++)({_CLOSING})(?:\[\d{{1,3}}\])*")
 _GAP = regex.compile(r"(\s*)[\"'“‘«(\[*_#>\-+•「『（]*\s*")
 _NO_SENTENCE_GAP = regex.compile(rf"(?<=[{_NO_SENTENCES}])\s+(?=[{_NO_SENTENCES}])")
 _UNSPACED_LETTER = regex.compile(rf"[{IDEOGRAPHS}\p{{Hangul}}]")
@@ -158,8 +157,7 @@ def sentences_of(text: str) -> list[str]:
     """
     sentences: list[str] = []
     start = 0
-    ends: Any = _LATIN_SENTENCE_END if _is_latin(text) else _SENTENCE_END
-    for match in ends.finditer(text):
+    for match in _SENTENCE_END.finditer(text):
         mark, closing = match.groups()
         if match.end() < len(text) and _goes_on(text, start, match.start(), mark, closing, match.end()):
             continue

@@ -4,7 +4,7 @@ Statements such as `assert add(2, 3) == 5` run by themselves. Functions, classes
 they are called, and authors expect a test runner to do so:
 
 - `def test_add(): ...`, and the `test...` methods of a class `Test...`, as pytest runs them, with `setup_method`;
-- `unittest.TestCase` without `unittest.main()`;
+- `unittest.TestCase`, also where `unittest.main()` is missing;
 - `def check(candidate): ...` of HumanEval, called with the entry point of the code ([`entry_point`]), which gets the
   reserved name [`ENTRY`]: under its own, `sum` would be Python's and `check` that of the tests. Tests that end with
   `check(add)` name it themselves;
@@ -176,7 +176,10 @@ class _Plan:
         }
         statements = [node for node in tree.body if not isinstance(node, _Def) and not _is_text(node)]
         called = _closure(_loaded(statements), defs)
-        runs_unittest = any(_names_of(node) & {"main", "TextTestRunner"} for node in statements)
+        cases = {
+            name for name, node in defs.items() if any(base.endswith("TestCase") for base in _bases(node, defs))
+        } - called
+        called |= _closure(_loaded(defs[name] for name in cases), defs) - cases
         self.functions: list[str] = []
         self.classes: list[str] = []
         self.cases: list[str] = []
@@ -186,14 +189,10 @@ class _Plan:
             if name in called:
                 continue
             if isinstance(node, ast.ClassDef):
-                bases = _bases(node, defs)
-                if any(base.endswith("AsyncioTestCase") for base in bases):
+                if any(base.endswith("AsyncioTestCase") for base in _bases(node, defs)):
                     self.unsupported.append(name)
-                elif any(base.endswith("TestCase") for base in bases):
-                    if runs_unittest:
-                        called |= _closure({name}, defs)
-                    else:
-                        self.cases.append(name)
+                elif name in cases:
+                    self.cases.append(name)
                 elif name.startswith("Test") and any(_is_test(part) for part in node.body):
                     self.classes.append(name)
                     self.unsupported += [
@@ -236,10 +235,10 @@ def _closure(names: set[str], defs: dict[str, _Def]) -> set[str]:
     return found
 
 
-def _bases(node: ast.ClassDef, defs: Mapping[str, _Def]) -> set[str]:
-    """The names of the base classes of a class, and of theirs."""
+def _bases(node: _Def, defs: Mapping[str, _Def]) -> set[str]:
+    """The names of the base classes of a class, and of theirs; none for a function."""
     found: set[str] = set()
-    open_bases = [_last_name(base) for base in node.bases]
+    open_bases = [_last_name(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
     while open_bases:
         name = open_bases.pop()
         base = defs.get(name)

@@ -86,8 +86,7 @@ def _kinds(text: str) -> list[int]:
 
 
 def _alphabet(text: str) -> bool:
-    words = [word.lower() for word in text.translate(_DROP).split()]
-    starts = [ord(word[0]) - ord("a") for word in words]
+    starts = [ord(word[0]) - ord("a") for word in _plain(text)]
     return (
         bool(starts) and 0 <= starts[0] < 26 and all(after == (starts[0] + n) % 26 for n, after in enumerate(starts))
     )
@@ -436,14 +435,6 @@ def _start_end(text: str) -> bool:
     return len(words) > 1 and words[0].lower() == words[-1].lower()
 
 
-def _first_words(text: str, first_word: str) -> bool:
-    return all(_same(sentence.split()[0], first_word) for sentence in sentences_of(text))
-
-
-def _last_words(text: str, last_word: str) -> bool:
-    return all(_same(_MARKS.sub("", sentence.split()[-1]), last_word) for sentence in sentences_of(text))
-
-
 def _first_word(text: str, first_word: str) -> bool:
     return _same((text.split() or [""])[0], first_word)
 
@@ -452,7 +443,7 @@ def _last_word(text: str, last_word: str) -> bool:
     return _same(_MARKS.sub("", (text.split() or [""])[-1]), last_word)
 
 
-def _copied(text: str, prompt_to_repeat: str, N: int = 1) -> bool:
+def _copied(text: str, prompt_to_repeat: str, N: int) -> bool:
     copies = text.split("******") if N > 1 else [text]
     return len(copies) == N and all(_same(copy, prompt_to_repeat) for copy in copies)
 
@@ -581,10 +572,7 @@ _RULES: dict[str, tuple[str, Callable[..., bool]]] = {
     ),
     "copy:repeat_phrase": ('repeat "{phrase}" {small_n} times with another word in its middle', _repeated_phrase),
     "copy:copying_multiple": ("consist of the request, copied {N} times", _copied),
-    "copy:copy": (
-        "consist of a copy of the request",
-        lambda text, prompt_to_repeat: _copied(text, prompt_to_repeat),
-    ),
+    "copy:copy": ("consist of a copy of the request", lambda text, prompt_to_repeat: _same(text, prompt_to_repeat)),
     "count:counting_composition": (
         "have three paragraphs of {n_sent} sentences with {n_words} words each",
         _composition,
@@ -596,9 +584,15 @@ _RULES: dict[str, tuple[str, Callable[..., bool]]] = {
         lambda text, keyword, n, m: _word_at(text, n, m, _TOKEN.findall) == [keyword.strip()],
     ),
     "keywords:start_end": ("start and end with the same word", _start_end),
-    "first_word:first_word_sent": ('start every sentence with "{first_word}"', _first_words),
+    "first_word:first_word_sent": (
+        'start every sentence with "{first_word}"',
+        lambda text, first_word: all(_first_word(sentence, first_word) for sentence in sentences_of(text)),
+    ),
     "first_word:first_word_answer": ('start with the word "{first_word}"', _first_word),
-    "last_word:last_word_sent": ('end every sentence with "{last_word}"', _last_words),
+    "last_word:last_word_sent": (
+        'end every sentence with "{last_word}"',
+        lambda text, last_word: all(_last_word(sentence, last_word) for sentence in sentences_of(text)),
+    ),
     "last_word:last_word_answer": ('end with the word "{last_word}"', _last_word),
 }
 """The words of a question and the rule, by the verifiers' names. The parameters of a rule are its arguments."""

@@ -68,10 +68,9 @@ def check_request(request: str | Request, where: str) -> Request:
     return request
 
 
-def check_counts(**counts: int) -> None:
-    """Check that all counts are at least 1, and `max_items` at least `min_items`. Raises [`SampleError`]."""
-    for name, value in counts.items():
-        whole_number(name, value)
-    least, most = counts.get("min_items", 1), counts.get("max_items")
-    if most is not None and most < least:
-        raise SampleError(f"max_items={most!r} is not allowed; it must be at least min_items={least}.")
+def check_counts(min_items: int, max_items: int) -> None:
+    """Check that both counts are at least 1, and `max_items` at least `min_items`. Raises [`SampleError`]."""
+    whole_number("min_items", min_items)
+    whole_number("max_items", max_items)
+    if max_items < min_items:
+        raise SampleError(f"max_items={max_items} is not allowed; it must be at least min_items={min_items}.")

@@ -30,18 +30,20 @@ from checklist_rewards.backends.replies import NoReply, sample_replies, target_o
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
-from checklist_rewards.generators.base import Request, check_counts
+from checklist_rewards.generators.base import Request
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
 from checklist_rewards.images import images_in
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.validation import finite
+from checklist_rewards.validation import whole_number
 from checklist_rewards.writer import Writer, WriterKwargs
 
 DEFAULT_PROMPT = "generators/rlcf_candidate"
 _READER = CompletionReader()
 ONE_MODEL_TEMPERATURE, SEVERAL_MODELS_TEMPERATURE = 0.9, 0.7
+CANDIDATE_TOKENS = 1024
+"""Tokens per candidate. Truncated candidates are used if they have an answer."""
 
 
 class ContrastiveGenerator(DirectGenerator):
@@ -50,13 +52,9 @@ class ContrastiveGenerator(DirectGenerator):
     Args:
         model, prompt, shape, min_items, max_items, constraints: see [`DirectGenerator`]. The defaults follow RLCF.
         candidate_models (sequence of `str` or [`Engine`], *optional*): models that write candidates for requests
-            without any: a single model writes `num_candidates`, several models write one each. Names are resolved with
-            the same `backend` and `base_url` as `model`.
+            without any: a single model writes `num_candidates` at temperature 0.9, several models write one each at
+            0.7. Names are resolved with the same `backend` and `base_url` as `model`.
         num_candidates (`int`, *optional*, defaults to `4`): number of candidates from a single model.
-        candidate_temperature (`float`, *optional*): sampling temperature of candidates. Defaults to 0.9 for one model
-            and 0.7 for several.
-        candidate_max_tokens (`int`, *optional*, defaults to `1024`): tokens per candidate. Truncated candidates are
-            used if they have an answer.
         **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
@@ -72,8 +70,6 @@ class ContrastiveGenerator(DirectGenerator):
         max_items: int = 7,
         candidate_models: Sequence[str | Engine] = (),
         num_candidates: int = 4,
-        candidate_temperature: float | None = None,
-        candidate_max_tokens: int = 1024,
         constraints: bool = False,
         **settings: Unpack[WriterKwargs],
     ):
@@ -91,20 +87,10 @@ class ContrastiveGenerator(DirectGenerator):
         # A backend object serves a single model, so the names of other models are resolved without it.
         where = self.engine if isinstance(self.engine.backend, str) else Engine()
         self.candidate_engines = [m if isinstance(m, Engine) else where.named(m) for m in named]
+        whole_number("num_candidates", num_candidates)
         several = len(self.candidate_engines) > 1
-        default = SEVERAL_MODELS_TEMPERATURE if several else ONE_MODEL_TEMPERATURE
-        candidate_temperature = default if candidate_temperature is None else candidate_temperature
-        check_counts(num_candidates=num_candidates, candidate_max_tokens=candidate_max_tokens)
-        finite("candidate_temperature", candidate_temperature, at_least=0)
-        if candidate_temperature == 0 and not several and num_candidates > 1:
-            raise SampleError(
-                f"candidate_temperature=0 is not allowed with num_candidates={num_candidates} from one model: "
-                "all candidates would be identical."
-            )
-        count = 1 if several else num_candidates
-        self.candidate_sampling = Sampling(
-            candidate_max_tokens, candidate_temperature, n=count, seed=self.writer.sampling.seed
-        )
+        temperature, count = (SEVERAL_MODELS_TEMPERATURE, 1) if several else (ONE_MODEL_TEMPERATURE, num_candidates)
+        self.candidate_sampling = Sampling(CANDIDATE_TOKENS, temperature, n=count, seed=self.writer.sampling.seed)
 
     def validate(self) -> None:
         """Check that all models exist, without loading them. Raises [`ModelError`]."""

@@ -19,7 +19,7 @@ from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators.base import Stage, check_counts
+from checklist_rewards.generators.base import Stage
 from checklist_rewards.generators.shapes import Questions, Shape, distinct, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
@@ -32,11 +32,13 @@ from checklist_rewards.generators.stages import (
     questions_of,
 )
 from checklist_rewards.refiners import Deduplicator
-from checklist_rewards.validation import one_of
+from checklist_rewards.validation import one_of, whole_number
 from checklist_rewards.writer import Writer, WriterKwargs
 
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}
+COUNTS = {"seed": 2, "elaborate": 5, "diversify": 4}
+"""Number of questions that a stage requests per sub-dimension (per dimension if it has none)."""
 _ABOUT, _OPTIONAL = ("dimension", "definition"), ("task", "sub_dimensions")
 _FIXED = Field(json_schema_extra={"readOnly": True})
 """A field that follows from the source, so a form does not offer to change it."""
@@ -98,10 +100,7 @@ class DeductiveGenerator(CorpusWriter):
             `"diversification"`, `"both"` or `"none"`.
         filtering (`bool`, *optional*, defaults to `False`): whether to filter the questions and then deduplicate them
             within each dimension.
-        seeds, elaborations, diversifications (`int`, *optional*, default to `2`, `5` and `4`): number of questions to
-            request per sub-dimension (per dimension if it has none).
         max_items (`int`, *optional*): maximum number of items of the checklist, spread evenly over the dimensions.
-        threshold (`float`, *optional*, defaults to `0.85`): least cosine at which questions count as the same.
         embedder (*optional*): embedder of the deduplication; see [`Deduplicator`].
         **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
@@ -120,29 +119,19 @@ class DeductiveGenerator(CorpusWriter):
         model: str | Engine | Writer = UNNAMED,
         *,
         prompts: Mapping[str, Prompt] | None = None,
-        augmentation: Augmentation | None = "both",
+        augmentation: Augmentation = "both",
         filtering: bool = False,
-        seeds: int = 2,
-        elaborations: int = 5,
-        diversifications: int = 4,
         max_items: int | None = None,
-        threshold: float = 0.85,
         embedder: Any = None,
         **settings: Unpack[WriterKwargs],
     ):
         super().__init__(model, prompts, **settings)
-        augmentation = "none" if augmentation is None else augmentation
         one_of("augmentation", augmentation, get_args(Augmentation))
-        most = {} if max_items is None else {"max_items": max_items}
-        check_counts(seeds=seeds, elaborations=elaborations, diversifications=diversifications, **most)
+        if max_items is not None:
+            whole_number("max_items", max_items)
         self.modes = [stage for mode, stage in _MODES.items() if augmentation in (mode, "both")]
         self.filtering, self.max_items = filtering, max_items
-        self.counts = {"seed": seeds, "elaborate": elaborations, "diversify": diversifications}
-        self.deduplicator = (
-            Deduplicator(self.writer.with_defaults_of_parts, threshold=threshold, embedder=embedder)
-            if filtering
-            else None
-        )
+        self.deduplicator = Deduplicator(self.writer.with_defaults_of_parts, embedder=embedder) if filtering else None
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
@@ -249,7 +238,7 @@ class DeductiveGenerator(CorpusWriter):
             dimension=dimension.name,
             definition=dimension.definition,
             sub_dimensions=_listed(parts) if parts else None,
-            count=self.counts[stage] * max(1, len(parts)),
+            count=COUNTS[stage] * max(1, len(parts)),
             **fields,
         )
 

@@ -82,7 +82,7 @@ class DirectGenerator:
         **settings: Unpack[WriterKwargs],
     ):
         self.writer = writer_of(self, model, settings)
-        check_counts(min_items=min_items, max_items=max_items)
+        check_counts(min_items, max_items)
         self.engine = self.writer.engine
         self.model, self.shape = self.engine.model, shape
         if shape is not None:

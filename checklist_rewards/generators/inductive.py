@@ -17,7 +17,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.generators.base import Stage, check_counts
+from checklist_rewards.generators.base import Stage
 from checklist_rewards.generators.shapes import SourcedQuestion, SourcedQuestions, items_of
 from checklist_rewards.generators.stages import (
     CorpusWriter,
@@ -33,6 +33,9 @@ from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores.reasons import Reason
 from checklist_rewards.writer import Writer, WriterKwargs
 
+BATCH_SIZE, BATCH_CHARS = 100, 20_000
+"""Maximum number of observations per prompt, and of their characters."""
+
 
 class InductiveGenerator(CorpusWriter):
     """Writes one checklist for a corpus from observations about its texts.
@@ -43,10 +46,6 @@ class InductiveGenerator(CorpusWriter):
             prompt. This generator has one stage with a prompt, `questions`.
         max_items (`int`, *optional*, defaults to `20`): maximum number of questions. If there are more, a subset is
             selected.
-        refine (`bool`, *optional*, defaults to `True`): whether to deduplicate and tag the questions and, with
-            samples, unit-test them.
-        batch_size, batch_chars (`int`, *optional*, default to `100` and `20000`): maximum number of observations per
-            prompt, and of their characters.
         embedder (*optional*): embedder of deduplication and selection; see [`Deduplicator`].
         scorer ([`ChecklistScorer`], *optional*): judge of the unit tests. Defaults to a scorer with the same model.
         **settings: the other fields of [`Writer`]; `writing` has the defaults.
@@ -63,23 +62,19 @@ class InductiveGenerator(CorpusWriter):
         *,
         prompts: Mapping[str, Prompt] | None = None,
         max_items: int = 20,
-        refine: bool = True,
-        batch_size: int = 100,
-        batch_chars: int = 20_000,
         embedder: Any = None,
         scorer: ChecklistScorer | None = None,
         **settings: Unpack[WriterKwargs],
     ):
         super().__init__(model, prompts, **settings)
-        check_counts(max_items=max_items, batch_size=batch_size, batch_chars=batch_chars)
-        self.max_items, self.batch_size, self.batch_chars = max_items, batch_size, batch_chars
+        self.max_items = max_items
         writer = self.writer.with_defaults_of_parts
-        self.refiners: dict[str, Refiner] = {}
-        if refine:
-            self.refiners["deduplicate"] = Deduplicator(writer, embedder=embedder)
-            self.refiners["tag"] = Tagger(writer)
-            self.refiners["unit_test"] = UnitTester(writer, scorer=scorer)
-        self.refiners["select"] = Selector(max_items, embedder=embedder)
+        self.refiners: dict[str, Refiner] = {
+            "deduplicate": Deduplicator(writer, embedder=embedder),
+            "tag": Tagger(writer),
+            "unit_test": UnitTester(writer, scorer=scorer),
+            "select": Selector(max_items, embedder=embedder),
+        }
 
     def validate(self) -> None:
         """Check that all models exist, without loading them. Raises [`ModelError`].
@@ -112,7 +107,7 @@ class InductiveGenerator(CorpusWriter):
         for number, sample in enumerate(samples, start=1):
             if not isinstance(sample, Sample):
                 raise SampleError(f"sample {number} must be a Sample, got {type(sample).__name__} {sample!r:.60}.")
-        if samples and "unit_test" in self.refiners:
+        if samples:
             self.refiners["unit_test"].validate()
         checklist = super().generate(source, progress=progress)
         for stage, refiner in self.refiners.items():
@@ -157,7 +152,7 @@ class InductiveGenerator(CorpusWriter):
         )
 
     def _ask_in_batches(self, stage: Stage, feedback: Feedback) -> list[SourcedQuestions]:
-        pending = list(batches(feedback.observations, self.batch_size, self.batch_chars))
+        pending = list(batches(feedback.observations, BATCH_SIZE, BATCH_CHARS))
         by_start: dict[int, SourcedQuestions] = {}
         while pending:
             batches_sent = pending

@@ -37,6 +37,7 @@ from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.judges.questions import compared
 from checklist_rewards.writer import Writer, WriterKwargs
 
+MAX_COMPONENTS = 5
 SUB_QUESTIONS = (2, 3)
 _ABOUT = ("dimension", "definition")
 
@@ -107,7 +108,6 @@ class InteractiveGenerator(CorpusWriter):
     Args:
         model, prompts: see [`InductiveGenerator`]. The stages with a prompt are `components`, `assign`,
             `key_questions`, `sub_questions` and `validate`.
-        max_components (`int`, *optional*, defaults to `5`): maximum number of components.
         min_items, max_items (`int`, *optional*, default to `2` and `15`): allowed number of questions after
             validation.
         **settings: the other fields of [`Writer`]; `writing` has the defaults.
@@ -131,14 +131,13 @@ class InteractiveGenerator(CorpusWriter):
         model: str | Engine | Writer = UNNAMED,
         *,
         prompts: Mapping[str, Prompt] | None = None,
-        max_components: int = 5,
         min_items: int = 2,
         max_items: int = 15,
         **settings: Unpack[WriterKwargs],
     ):
         super().__init__(model, prompts, **settings)
-        check_counts(max_components=max_components, min_items=min_items, max_items=max_items)
-        self.max_components, self.min_items, self.max_items = max_components, min_items, max_items
+        check_counts(min_items, max_items)
+        self.min_items, self.max_items = min_items, max_items
 
     def _order(self) -> Mapping[str, StageMethod]:
         return {
@@ -165,8 +164,8 @@ class InteractiveGenerator(CorpusWriter):
         return self._checklist([ChecklistItem(question=text, category=source.dimension) for text in draft.questions])
 
     def _components(self, stage: Stage, source: ThinkAloud, draft: None) -> Themes:
-        fields: dict[str, Any] = {"attributes": numbered(source.attributes), "count": self.max_components}
-        reply = self._reply(stage, source, Components, lambda _, v: self._component_complaint(v), **fields)
+        fields: dict[str, Any] = {"attributes": numbered(source.attributes), "count": MAX_COMPONENTS}
+        reply = self._reply(stage, source, Components, _component_complaint, **fields)
         stage.kept = len(reply.components)
         return Themes(themes=[Theme(name=entry.name, meaning=entry.meaning) for entry in reply.components])
 
@@ -182,12 +181,6 @@ class InteractiveGenerator(CorpusWriter):
         prompt = self.prompts[stage.name].messages(**_about(source), **fields)
         [reply] = self._ask(stage, [prompt], [source.dimension], shape, complaint)
         return reply
-
-    def _component_complaint(self, value: Components) -> str | None:
-        count = len(value.components)
-        if not 1 <= count <= self.max_components:
-            return f"the reply holds {count} components; 1 to {self.max_components} are wanted."
-        return _unnamed(value.components)
 
     def _assign(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         attributes = source.attributes
@@ -255,6 +248,13 @@ class InteractiveGenerator(CorpusWriter):
         questions = questions_of(reply)
         stage.kept = len(questions)
         return draft.model_copy(update={"questions": questions})
+
+
+def _component_complaint(index: int, value: Components) -> str | None:
+    count = len(value.components)
+    if not 1 <= count <= MAX_COMPONENTS:
+        return f"the reply holds {count} components; 1 to {MAX_COMPONENTS} are wanted."
+    return _unnamed(value.components)
 
 
 def _holding(least: int, most: int) -> Callable[[int, Questions], str | None]:

@@ -243,10 +243,7 @@ class Pipeline:
     ) -> list[Checklist | GenerationError]:
         """[`generate_batch`] for requests that [`check_request`] has already accepted."""
         self.generator.validate()
-        # `generate_batch` of the built-in generators checks requests; that of a subclass must not be bypassed.
-        checks = getattr(type(self.generator), "generate_batch", None) is DirectGenerator.generate_batch
-        write = self.generator.write_batch if checks else self.generator.generate_batch
-        results = write(requests, progress)
+        results = self.generator.generate_batch(requests, progress)
         samples = [
             () if isinstance(result, GenerationError) else samples_of(request, result)
             for request, result in zip(requests, results, strict=True)

@@ -163,15 +163,15 @@ def register_pipeline(config: PipelineConfig, *, replace: bool = False) -> Pipel
 
 
 def register_custom_pipeline(
-    name: str, prompt: str | Path, *, kind: str | None = None, replace: bool = False, **settings: Any
+    name: str, prompt: str | Path, *, replace: bool = False, **settings: Any
 ) -> PipelineConfig:
     """Register a pipeline that consists of a Markdown prompt.
 
     Args:
         name (`str`): name of the new pipeline.
-        prompt (`str` or `Path`): the prompt of the generator, with `{input}` and optionally further placeholders.
-        kind (`str`, *optional*): the generator. Defaults to "contrastive" if the prompt has a placeholder for
-            candidates or for chosen and rejected responses, otherwise to "direct".
+        prompt (`str` or `Path`): the prompt of the generator, with `{input}` and optionally further placeholders. The
+            generator is "contrastive" if it has a placeholder for candidates or for chosen and rejected responses,
+            otherwise "direct".
         replace (`bool`, *optional*, defaults to `False`): whether to replace an existing registration of this name.
         **settings: `generator` and `scorer` (mappings of settings), `refiners`, `universal`, `description`, `paper`.
 
@@ -180,6 +180,6 @@ def register_custom_pipeline(
     """
     fields = load_prompt(prompt, "generator").placeholders
     compares = fields & {"candidates", "responses", "chosen", "rejected"}
-    generator = {"kind": kind or ("contrastive" if compares else "direct"), **settings.pop("generator", {})}
+    generator = {"kind": "contrastive" if compares else "direct", **settings.pop("generator", {})}
     data = {"name": name, **settings, "generator": {**generator, "prompt": str(prompt)}}
     return register_pipeline(PipelineConfig.parse(data, f"pipeline {name!r}"), replace=replace)

@@ -108,6 +108,8 @@ class _Part(Config):
         required: dict[str, Any] = {"store": False}
         if "judge" not in settings:  # an arbitrary model; it is not loaded. The backend requires no extra
             required |= {"model": "pocket", "backend": "openai"}
+        if entry.takes("scorer"):
+            required["scorer"] = SCORERS.get("checklist").factory(**required)
         try:
             entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
         except TypeError as error:
@@ -157,8 +159,6 @@ class WriterConfig(WriterSampling, _Part):
     """Number of candidates to sample per input, for rows without candidates."""
     candidate_models: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Model to sample candidates from, for rows without candidates."""
-    candidate_temperature: float | None = None
-    """Sampling temperature of the candidates."""
 
     @field_validator("prompt")
     @classmethod
@@ -239,11 +239,6 @@ class PipelineConfig(BaseModel):
     scorer: ScorerPart = Field(default_factory=ScorerPart)
     universal: tuple[ChecklistItem, ...] = ()
     """Items appended to every checklist."""
-
-    @field_validator("refiners", mode="before")
-    @classmethod
-    def _one_is_a_list(cls, refiners: Any) -> Any:
-        return [refiners] if isinstance(refiners, str) else refiners
 
     @property
     def corpus_level(self) -> bool:

@@ -20,11 +20,10 @@ accident. The module of a built-in part is imported when the part is used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -48,17 +47,21 @@ class Entry:
     registered: Callable[..., Any] | str
     """The class or function; of a built-in part its place, `module:name`."""
     built_in: bool
-    of_source: type[BaseModel] | str | None
+    of_source: type[BaseModel] | None = None
+    """The source class with which a generator of a user was registered."""
 
     @cached_property
     def factory(self) -> Callable[..., Any]:
         """The class or function."""
-        return _imported(self.registered) if isinstance(self.registered, str) else self.registered
+        if not isinstance(self.registered, str):
+            return self.registered
+        module, _, name = self.registered.partition(":")
+        return getattr(import_module(f"checklist_rewards.{module}"), name)
 
-    @cached_property
+    @property
     def source(self) -> type[BaseModel] | None:
         """The source class of a corpus-level generator; None for other parts."""
-        return _imported(self.of_source) if isinstance(self.of_source, str) else self.of_source
+        return self.of_source or getattr(self.factory, "source_shape", None)
 
     @property
     def summary(self) -> str:
@@ -91,13 +94,12 @@ class Registry:
 
     Args:
         what (`str`): The kind, for error messages, such as "refiner".
-        sources (mapping): Places of the source classes of built-in corpus-level generators, by name.
         **built_in (`str`): Places of the built-in parts.
     """
 
-    def __init__(self, what: str, sources: Mapping[str, str] = MappingProxyType({}), **built_in: str):
+    def __init__(self, what: str, **built_in: str):
         self.what = what
-        self._entries = {name: Entry(name, place, True, sources.get(name)) for name, place in built_in.items()}
+        self._entries = {name: Entry(name, place, True) for name, place in built_in.items()}
 
     def register(
         self, name: str, *, source: type[BaseModel] | None = None, replace: bool = False
@@ -107,7 +109,8 @@ class Registry:
         Args:
             name (`str`): The name in configs.
             source (pydantic model class, *optional*): The source of a corpus-level generator; source files are
-                validated with it. Without one, a generator writes one checklist per input.
+                validated with it. Defaults to that of the built-in generator from which a class derives. Without one,
+                a generator writes one checklist per input.
             replace (`bool`, *optional*, defaults to `False`): Whether to replace an existing registration of this
                 name.
 
@@ -136,23 +139,9 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
 
-    def names(self) -> list[str]:
-        """All names, the built-in ones first."""
-        return list(self._entries)
-
-
-def _imported(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"checklist_rewards.{module}"), name)
-
 
 GENERATORS = Registry(
     "generator",
-    {
-        "inductive": "generators:Feedback",
-        "deductive": "generators:Dimensions",
-        "interactive": "generators:ThinkAloud",
-    },
     direct="generators.direct:DirectGenerator",
     contrastive="generators.contrastive:ContrastiveGenerator",
     constraints="generators.constraints:ConstraintsGenerator",

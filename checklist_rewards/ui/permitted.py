@@ -42,12 +42,11 @@ _PLAIN_JUDGE = (
 _PLAIN_SCORER = ("metric", "threshold", "min_answered", "abstention", "no_answer", "checks", "scale")
 _PLAIN_WRITER = (
     *("shape", "min_items", "max_items", "temperature", "max_tokens", "max_attempts", "seed", "constraints"),
-    *("drop_faults", "num_candidates", "candidate_temperature"),
+    *("drop_faults", "num_candidates"),
 )
 _PLAIN_OPTIONS = (
-    *("threshold", "max_tokens", "max_attempts", "max_samples", "max_items", "beam_width", "size_penalty", "alpha"),
-    *("refine", "batch_size", "batch_chars", "augmentation", "filtering", "seeds", "elaborations", "diversifications"),
-    *("max_components", "min_items", "temperature", "seed", "candidate_max_tokens", "qualities"),
+    *("threshold", "max_tokens", "max_attempts", "max_samples", "max_items", "size_penalty", "augmentation"),
+    *("filtering", "min_items", "temperature", "seed", "qualities"),
 )
 ENGINE = (
     *(field.name for field in fields(Settings)),
@@ -86,7 +85,7 @@ class Permitted:
         for a file outside the project."""
         folder = self.project.path(name).parent
         file, prompt = partial(self._inside, folder), partial(self._prompt, folder)
-        options = partial(self._check, _plain(_PLAIN_OPTIONS) | {"prompt": prompt, "allow_code": self._code})
+        options = partial(self._check, _plain(_PLAIN_OPTIONS) | {"allow_code": self._code})
         common: _Table = {"kind": _any, "model": self._model, "prompt": prompt, "options": options}
         scorer = common | _plain((*_PLAIN_JUDGE, *_PLAIN_SCORER))
         scorer |= dict.fromkeys(("examples", "calibration", "weights"), file)

@@ -129,10 +129,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--output", type=Path, default=Path("runs/writer"))
     parser.add_argument("--data", default=DATA, help="folder with infobench/ and ifeval/")
     parser.add_argument("--backend", default="auto")
-    parser.add_argument("--instructions", type=int, help="number of held-out instructions; all by default")
     args = parser.parse_args(argv)
     train, held_out = experts(args.data)
-    held_out = held_out[: args.instructions]
     least = threshold(train)
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "figures.json"

@@ -224,7 +224,6 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=400, help="number of held-out tasks (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of tasks and samples (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=3, help="CPU threads (default: %(default)s)")
-    parser.add_argument("--no-write", action="store_true", help="print the figures without writing them to the model")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
@@ -236,8 +235,7 @@ def main() -> None:
     scorer = ChecklistScorer(str(args.model), backend="transformers", mass_floor=0, no_answer="judge", store=False)
     numbers = measure(model, tokenizer, scorer, args.tasks, args.seed)
     print(table(numbers))
-    if not args.no_write:
-        write_card(args.model, numbers)
+    write_card(args.model, numbers)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ The schedule is a curriculum (`STAGES` in stages.py). Each stage is a number of 
 One process trains under bfloat16 autocast, another one generates the rows. From the stage `own-samples`, the policy's
 own samples are among the judge's targets, as in reinforcement learning. The last three stages teach the model to
 revise a response from feedback (repair.py) and to judge texts that people type (byhand.py). `--resume` continues from
-a saved model at `--from-stage`. In the last stage (`--to-stage`), the learning rate decays to zero.
+a saved model at `--from-stage`. In the last stage, the learning rate decays to zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -250,11 +249,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder to save the model in")
     parser.add_argument("--resume", type=Path, help="folder of a saved model to continue from")
     parser.add_argument("--from-stage", choices=names, default=names[0], help="first stage (default: %(default)s)")
-    parser.add_argument("--to-stage", choices=names, default=names[-1], help="last stage (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and rows (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=3, help="CPU threads of the training (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes that generate rows (default: %(default)s)")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the steps of every stage")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -268,15 +265,11 @@ def main() -> None:
         model.resize_token_embeddings(len(tokenizer))
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters, {len(tokenizer)} tokens", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-    stages = STAGES[names.index(args.from_stage) : names.index(args.to_stage) + 1]
-    if not stages:
-        parser.error(f"--from-stage {args.from_stage} comes after --to-stage {args.to_stage}.")
-    for stage in stages:
+    for stage in STAGES[names.index(args.from_stage) :]:
         own = policy_samples(model.eval(), tokenizer, stage.own, args.seed) if stage.own else []
-        steps = replace(stage, steps=max(1, int(stage.steps * args.scale)))
         save = partial(save_pocket, model, tokenizer, args.output, {"prompts": prompt_hashes(), "stage": stage.name})
         train(
-            model, optimizer, steps, seed=args.seed, workers=args.workers, own=own, last=stage is stages[-1], save=save
+            model, optimizer, stage, seed=args.seed, workers=args.workers, own=own, last=stage is STAGES[-1], save=save
         )
         save()
     print(json.dumps(prompt_hashes()), flush=True)

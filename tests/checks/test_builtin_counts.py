@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 from checklist_rewards.checks import ifeval_text
 from checklist_rewards.checks.builtin import capitals_in, parts_of
 from checklist_rewards.checks.ifeval_text import first_word
-from checklist_rewards.checks.text import sentences_of, words_of
+from checklist_rewards.checks.text import sentences_of
 from tests.checks.holds import holds
-
-
-def test_words():
-    assert words_of("Don't over-think: 3 x_1s!") == ["Don't", "over-think", "3", "x_1s"]
-    assert words_of("") == [] and words_of("Ünïcode 日本") == ["Ünïcode", "日", "本"]
 
 
 def test_words_as_ifeval_counts_them():
@@ -49,7 +44,6 @@ COUNTS = [
     (1, "SECTION. 1", {"type": "sections", "marker": "SECTION."}),
     (3, "Dear [name], [[street]] [a\nb] []", {"type": "placeholders"}),
     (2, "STOP! no, STOP", {"type": "capital_words"}),
-    (2, "Buffalo buffalo Buffaloes.", {"type": "keyword_count", "word": "buffalo"}),
     (3, "Buffalo buffalo Buffaloes.", {"type": "keyword_count", "word": "buffalo", "whole_words": False}),
 ]
 LETTERS = [

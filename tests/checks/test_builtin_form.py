@@ -8,7 +8,6 @@ from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
 QUOTED = {"type": "quoted"}
-RIVER = {"type": "keywords", "words": ["river"]}
 NO_JSON = ["NaN", "Infinity", "-Infinity", '{"a": NaN}', "[1, -Infinity]", "[1,]", "'a'"]
 YES_AND_NO = [
     ({"type": "casing", "casing": "upper"}, "HELLO, 3!", ["Hello", "123", ""]),
@@ -23,9 +22,7 @@ YES_AND_NO = [
     ({"type": "ends", "phrase": "***"}, '"So it is.***"', ['"it"']),
     ({"type": "ends", "phrase": "见"}, "再见", ["再会"]),
     ({"type": "paragraph_start", "paragraph": 2, "word": "So"}, 'Hi.\n\n"So, he said', ["So.\n\nHi.", "So", ""]),
-    (RIVER, "The RIVER.", ["The rivers.", ""]),
-    (RIVER | {"whole_words": False}, "The rivers.", ["The stream."]),
-    (RIVER | {"ignore_case": False}, "The river.", ["The River."]),
+    ({"type": "keywords", "words": ["river"], "ignore_case": False}, "The river.", ["The River."]),
     ({"type": "keywords", "words": ["river", "old mill"]}, "The River by the old mill.", ["The river.", "old mill"]),
     ({"type": "keywords", "words": ["river", "sea"], "need": "any"}, "sea", ["seaside"]),
     ({"type": "forbidden", "words": ["very", "thing"]}, "Everything is fine.", ["Very fine.", "a thing"]),

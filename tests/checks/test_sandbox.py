@@ -144,7 +144,7 @@ FORGES = {
     "    return old(self, value)\nEnd.encode = encode\ndef add(a, b): return 4",
     "a class made in the tests": WALK + "class Made: pass\ndef add(a, b):\n"
     "    end = sys._getframe(3).f_locals['self']\n"
-    "    return end.ask('call', type, 'Made', (), {'__eq__': bool})()",
+    "    return end.ask('call', type, 'Made', (), {'__eq__': bool, '__call__': bool})()",
     "a number made of an object": "def add(a, b): return Fraction()\nclass Fraction:\n    numerator = 1\n"
     "    def __reduce_ex__(self, _): return (Fraction, (object(),))\nFraction.__module__ = 'fractions'",
 }

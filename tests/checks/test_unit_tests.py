@@ -38,7 +38,10 @@ class TestAdd:
     "check with a default": "def check(candidate, n=2):\n    assert candidate(n, 3) == 5\n",
     "check, called": "def check(candidate):\n    assert candidate(2, 3) == 5\n\ncheck(add)",
     "unittest": UNITTEST,
+    "unittest with a helper that is named like a test": f"{UNITTEST.replace('3)', 'test_number(3))')}"
+    "\ndef test_number(number):\n    return number",
     "unittest.main": f"{UNITTEST}\nif __name__ == '__main__':\n    unittest.main()",
+    "unittest.main that only prints": f"{UNITTEST}\nunittest.main(exit=False)",
     "a doctest": ">>> add(2, 3)\n5\n",
     "a doctest in a docstring": 'def test_add():\n    """\n    >>> add(2, 3)\n    5\n    """\n',
     "a loop over functions": "def test_add():\n    assert add(2, 3) == 5\n\nfor test in [test_add]:\n    test()",

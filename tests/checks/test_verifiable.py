@@ -71,7 +71,7 @@ CASES = {
     "sentence:alliteration_increment": ({}, "We go. Big bears roam.", "Big bears roam. We go."),
     "words:palindrome": ({}, "Level, civic radar. " * 4, "level civic"),
     "count:punctuation": ({}, "What?! One, two; three: four. Five! Six?", "One, two."),
-    "format:parentheses": ({}, "([{([x])}])", "(x) [y]"),
+    "format:parentheses": ({}, "([{([x])}])", "([{(x)}])"),
     "format:quotes": ({}, '"a \'b "c" b\' a"', '"a"'),
     "words:prime_lengths": ({}, "the house is", "four legs"),
     "format:options": ({"options": "yes/no/maybe"}, "Maybe.", "Maybe so"),

@@ -12,7 +12,7 @@ def test_everything_is_listed_in_one_line_each(run, no_engine):
     assert [line.partition(":")[0] for line in lines if not line.startswith(" ")] == SECTIONS
     names = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
     assert names[: len(list_pipelines())] == list_pipelines()
-    assert set(GENERATORS.names() + REFINERS.names()) < set(names) and {"checklist", "vllm", "openai"} < set(names)
+    assert {entry.name for entry in (*GENERATORS, *REFINERS)} | {"checklist", "vllm", "openai"} < set(names)
     assert len(names) == len(set(names))
     assert all(len(line.split()) > 3 for line in lines if line.startswith("  "))
 

@@ -193,7 +193,7 @@ def test_given_responses_are_compared_by_their_answers(settings):
     ("settings", "error", "message"),
     [
         ({"prompt": "generators/tick"}, PromptError, "a contrastive prompt needs {candidates}"),
-        ({"candidate_models": ["pocket"], "candidate_temperature": 0}, SampleError, "would be identical"),
+        ({"num_candidates": 0}, SampleError, "num_candidates=0"),
         ({"candidate_models": ["/no/such/model"]}, ModelError, "/no/such/model"),
     ],
 )

@@ -86,6 +86,8 @@ def test_a_request_that_cannot_be_used_is_refused_before_anything_is_asked(reque
     ("settings", "error", "message"),
     [
         ({"min_items": 3, "max_items": 2}, SampleError, "max_items=2"),
+        ({"min_items": 0}, SampleError, "min_items=0"),
+        ({"max_items": 2.5}, SampleError, "max_items=2.5"),
         ({"prompt": "generators/none"}, PromptError, "prompt not found: 'generators/none'"),
         ({"model": "/no/such/model"}, ModelError, "/no/such/model"),
         (

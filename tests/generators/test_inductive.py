@@ -3,10 +3,10 @@ import re
 
 import pytest
 
-from checklist_rewards import Sample, __version__
+from checklist_rewards import ChecklistScorer, Sample, __version__
 from checklist_rewards.backends import Reply
-from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import Feedback, InductiveGenerator, StageError
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.generators import Feedback, InductiveGenerator, StageError, inductive
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
 
@@ -51,7 +51,15 @@ def about_each(text, sampling=None):
     return questions(*((f"Is it {n}?", [int(n)]) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)))
 
 
-SEVEN = {"observations": [f"remark {n}" for n in range(7)]}
+def asked(generator, source):
+    """The questions of the first stage, which no refiner has seen."""
+    return [(entry.question, entry.sources) for entry in generator.advance("questions", source).questions]
+
+
+def remarks(count):
+    return {"observations": [f"remark {n}" for n in range(count)]}
+
+
 TWO = {"observations": ["a", "b"]}
 
 
@@ -69,39 +77,37 @@ def test_observations_become_questions_that_know_where_they_are_from():
 
 
 def test_all_batches_are_asked_in_one_call_and_numbered_through():
-    generator, backend = writes(about_each, batch_size=3, refine=False)
-    assert found(generator.generate(SEVEN)) == [(f"Is it {n}?", [n]) for n in range(7)]
+    generator, backend = writes(about_each)
+    assert asked(generator, remarks(250)) == [(f"Is it {n}?", [n]) for n in range(250)]
     [(texts, _)] = backend.sampled
     assert len(texts) == 3 and generator.stages[0].asked == 3
+    asked(generator, {"observations": ["long " * 3000] * 2})
+    assert generator.stages[0].asked == 2
 
 
 def test_a_batch_that_is_too_long_for_the_model_is_halved():
     long = Reply(None, unanswered="too_long")
-    generator, backend = writes(lambda text, s: long if text.count(": remark") > 2 else about_each(text), refine=False)
-    assert [item.sources for item in generator.generate(SEVEN).items] == [(n,) for n in range(7)]
+    generator, backend = writes(lambda text, s: long if text.count(": remark") > 2 else about_each(text))
+    assert [sources for _, sources in asked(generator, remarks(7))] == [[n] for n in range(7)]
     with pytest.raises(StageError, match="observations 0-0: .*too_long"):
         writes(lambda text, s: long)[0].generate(TWO)
 
 
-def test_equal_questions_of_several_batches_are_one_and_a_batch_may_have_none():
+def test_equal_questions_of_several_batches_are_one_and_a_batch_may_have_none(monkeypatch):
+    monkeypatch.setattr(inductive, "BATCH_SIZE", 1)
     first, second = questions(("Is it short?", [0])), questions(("is it SHORT?", [1]), ("Is it kind?", [1]))
     for other, expected in (
         (second, [("Is it short?", [0, 1]), ("Is it kind?", [1])]),
         (questions(), [("Is it short?", [0])]),
     ):
-        generator, _ = writes(
-            lambda text, s, other=other: other if "\n1: " in text else first, batch_size=1, refine=False
-        )
-        assert found(generator.generate(TWO)) == expected
+        generator, _ = writes(lambda text, s, other=other: other if "\n1: " in text else first)
+        assert asked(generator, TWO) == expected
 
 
 def test_more_than_max_items_are_selected_by_what_they_cover():
     generator, _ = writes(max_items=2)
     assert found(generator.generate(SOURCE)) == [WRITTEN[0], WRITTEN[1]]
     assert generator.stages[-1].name == "select" and generator.stages[-1].kept == 2
-    generator, _ = writes(max_items=2, refine=False)
-    assert len(generator.generate(SOURCE)) == 2
-    assert [stage.name for stage in generator.stages] == ["questions", "select"]
 
 
 class JudgeAndWriter(Replies):
@@ -122,6 +128,13 @@ def test_with_samples_questions_that_cannot_be_enforced_are_left_out():
         generator.generate(SOURCE, ["Dear"])
 
 
+def test_the_judge_of_the_unit_tests_is_checked_before_anything_is_written():
+    generator, backend = writes(scorer=ChecklistScorer("./gone", store=False))
+    with pytest.raises(ModelError, match="./gone"):
+        generator.generate(SOURCE, [Sample(["x"], "Dear you, all is well.")])
+    assert not backend.sampled
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -139,11 +152,13 @@ def test_a_batch_that_cannot_be_used_is_never_left_out_silently(reply, reason):
     assert broke.value.stage == "questions" and generator.stages == []
 
 
-def test_one_bad_batch_is_named():
+def test_one_bad_batch_is_named(monkeypatch):
+    monkeypatch.setattr(inductive, "BATCH_SIZE", 2)
+
     def rule(text, sampling):
         return "no" if "\n2: " in text or "cannot be used" in text else questions(("Is it a?", [0]))
 
-    generator, _ = writes(rule, batch_size=2)
+    generator, _ = writes(rule)
     with pytest.raises(StageError, match=r"failed for 1 of 2 \(observations 2-3\)"):
         generator.generate(SOURCE)
 

@@ -62,17 +62,9 @@ def test_a_shape_of_ones_own_needs_only_a_list():
         writes('{"lines": ["Is it short?", "Is it kind?"]}', Lines, min_items=3)[0].generate("a")
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"```json\n{WEIGHTED}\n```",
-        f"<think>{{}} or so</think>Here it is:\n{WEIGHTED}\nDone.",
-        WEIGHTED.replace("25}]", "25},]"),
-        WEIGHTED.replace("90", "90.0").replace("25", '"25"'),
-    ],
-)
-def test_a_reply_is_read_tolerantly(reply):
-    generator, backend = writes(reply, WeightedQuestions)
+def test_a_reply_is_read_tolerantly():
+    reply = f"<think>{{}} or so</think>Here it is:\n{WEIGHTED}\nDone."
+    generator, backend = writes(reply.replace("90", "90.0").replace("25", '"25"'), WeightedQuestions)
     assert [item.weight for item in generator.generate("a").items] == [90.0, 25.0]
     assert len(backend.sampled) == 1
 

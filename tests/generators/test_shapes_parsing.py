@@ -58,6 +58,7 @@ FORMS = [
     "What does the user want? A short text.\n\n1. {}\n2. {}\n\nAnything else?",
     "Analysis: two things are asked.\n1. A short text\n2. A city\n\nAnswer:\n{}\n{}",
     "## Checklist\n- {}\n  - It should be.\n- {}\n\nLet me know!",
+    "1. {}\n   this matters most.\n2. {}",
     "{}\n{}\n\nWould you like me to add others?",
     "<think>\n1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",

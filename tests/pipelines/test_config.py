@@ -88,6 +88,7 @@ WRONG = {
     "a key inside": ({"scorer": {"mod": "item"}}, ["scorer: unknown key 'mod'; the nearest are mode, "]),
     "a generator": ({"generator": {"kind": "dierct"}}, ["generator:", "'dierct'", "'direct'", "contrastive"]),
     "a refiner": ({"refiners": ["selector", "tager"]}, ["refiners.1:", "'tager'", "did you mean 'tagger'"]),
+    "one refiner without a list": ({"refiners": "selector"}, ["refiners: expected a list, got 'selector'."]),
     "a scorer": ({"scorer": {"kind": "x"}}, ["unknown scorer 'x'", "checklist"]),
     "a literal prompt": ({"generator": {"prompt": "Ask me: {input}"}}, ["not found: 'Ask me: {input}'", "Markdown"]),
     "a prompt of another kind": ({"generator": {"prompt": "judges/item"}}, ["item.md:", "{target}", "generator"]),
@@ -119,7 +120,7 @@ def test_what_is_wrong_is_an_error_that_says_what_is_allowed(data, words):
 @pytest.mark.parametrize(
     ("file", "text", "line"),
     [
-        ("a.yaml", "refiners:\n  - selector\n  - kind: selector\n    options: {beam_wdth: 2}\n", 3),
+        ("a.yaml", "refiners:\n  - selector\n  - kind: selector\n    options: {max_itms: 2}\n", 3),
         ("a.json", '{\n "name": "x",\n "scorer": {\n  "mode": "itme"\n }\n}\n', 4),
     ],
 )

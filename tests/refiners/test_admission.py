@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from checklist_rewards import Checklist, Sample, __version__
+from checklist_rewards import Checklist, ChecklistScorer, Sample, __version__
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import Request
@@ -17,7 +17,7 @@ def test_right_checks_are_admitted_and_wrong_ones_demoted(scorer):
     digit = json.dumps({"type": "letters", "letters": "0123456789", "at_least": 1})
     right = ChecklistItem(question="Does the response contain a digit?", check=digit)
     wrong = ChecklistItem(question="Does the response end with a question mark?", weight=2, check=digit)
-    refiner = CheckAdmission("pocket", scorer=scorer)
+    refiner = CheckAdmission(scorer)
     targets = ("My 3 keno like this red tisa.", "is it a bako?", "the old lamo sees 7 bako?", "a deko")
     refined = refiner.refine(Checklist(items=(right, wrong)), on(*targets))
     admitted, demoted = refined.items
@@ -37,7 +37,7 @@ def by_letter(prefix, tail):
 
 
 def admission(rule=by_letter, **options):
-    return CheckAdmission("fake", backend=FakeBackend(rule), store=False, **options)
+    return CheckAdmission(ChecklistScorer("fake", backend=FakeBackend(rule), store=False), **options)
 
 
 def on(*targets):
@@ -96,7 +96,9 @@ def test_what_cannot_be_tried(samples, settings, message):
     with pytest.raises(SampleError, match=message):
         admission(**settings).refine(Checklist.parse([ITEM]), samples)
     with pytest.raises(ModelError, match="model not found: './gone'"):
-        CheckAdmission("./gone", store=False).validate()
+        CheckAdmission(ChecklistScorer("./gone", store=False)).validate()
+    with pytest.raises(SampleError, match="scorer='pocket' is not allowed; it must be a ChecklistScorer"):
+        CheckAdmission("pocket")
     assert admission().refine(Checklist.parse(["Is it kind?"])).items[0].question == "Is it kind?"  # nothing to try
 
 

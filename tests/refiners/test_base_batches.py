@@ -81,7 +81,7 @@ def test_the_unit_tester_scores_rewrites_and_judges_in_one_call_each():
 
 def test_code_checks_are_compared_in_one_call():
     backend = FakeBackend(lambda prefix, tail: 0.9, chunk_reads=10_000)
-    refiner = CheckAdmission("writer", scorer=ChecklistScorer(backend=backend, store=False))
+    refiner = CheckAdmission(ChecklistScorer("judge", backend=backend, store=False))
     item = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
     plain = Checklist.parse(["Is it kind?"])
     checked = [Checklist.parse([item]), plain, Checklist.parse([item])]
@@ -89,7 +89,7 @@ def test_code_checks_are_compared_in_one_call():
     refined = refiner.refine_batch(checked, samples)
     assert [one.items[0].check is None for one in refined] == [False, True, True]
     judge = refiner.scorer.judge.name
-    assert judge != "writer" and [one.model for one in refined] == [judge, None, judge]
+    assert [one.model for one in refined] == [judge, None, judge]
     assert len(backend.calls) == 1
 
 

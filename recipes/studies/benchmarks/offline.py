@@ -39,8 +39,6 @@ from checklist_rewards.backends.packaged import ENGLISH
 from checklist_rewards.distill.training import packaged_encoder
 from checklist_rewards.validation import missing
 
-JUDGES = (POCKET, "packed", "bfloat16", "matched", ENGLISH)
-
 
 def untrained_judge(folder: Path, layout: str) -> str:
     """Save the packaged MiniLM with a new head to a folder."""
@@ -73,9 +71,7 @@ def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
     return sum(score.total for score in scores) / seconds
 
 
-def measure(
-    texts: int, questions: int, words: int, repeats: int, judges: Sequence[str] = JUDGES
-) -> tuple[dict[str, list[float]], dict[str, float]]:
+def measure(texts: int, questions: int, words: int, repeats: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Reads per second of each judge, and its computed tokens per read."""
     with tempfile.TemporaryDirectory() as folder:
         models = {POCKET: POCKET} | {
@@ -92,7 +88,6 @@ def measure(
                 store=False,
             )
             for name, model in models.items()
-            if name in judges
         }
         for scorer in scorers.values():  # the first call loads the model
             scorer.score_batch(samples(2, questions, words, seed=-1))
@@ -107,11 +102,9 @@ def measure(
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Run the script."""
     parser = parser_of(__doc__, __file__, texts=32, questions=8, words=60, repeats=5)
-    parser.add_argument("--judges", nargs="+", choices=JUDGES, default=JUDGES, help="all by default")
     given = parser.parse_args(argv)
-    rates, tokens = measure(given.texts, given.questions, given.words, given.repeats, given.judges)
-    peer = POCKET if POCKET in rates else next(iter(rates))
-    found = figures("answers per second", rates, peer) + figures("tokens computed per answer", tokens, peer)
+    rates, tokens = measure(given.texts, given.questions, given.words, given.repeats)
+    found = figures("answers per second", rates, POCKET) + figures("tokens computed per answer", tokens, POCKET)
     title = (
         f"Judges without a GPU, {given.texts} texts x {given.questions} questions, {torch.get_num_threads()} threads"
     )

@@ -45,7 +45,7 @@ def refused(client, path, **body):
 def test_the_choices_describe_their_own_forms(client):
     found = client.get("/api/build").json()
     assert [one["name"] for one in found["pipelines"]] == ["checkeval", "interacteval", "feedback"]
-    assert found["pipelines"][0]["settings"]["properties"]["augmentation"]["anyOf"][0]["enum"][0] == "both"
+    assert found["pipelines"][0]["settings"]["properties"]["augmentation"]["enum"][0] == "both"
     for one in (*found["pipelines"], *found["refiners"]):
         assert not {"model", "store", "prompt", "embedder", "allow_code"} & set(one["settings"]["properties"])
     checks = {one["name"]: one["form"] for one in found["checks"]}
@@ -126,12 +126,12 @@ CODE = [{"question": "Does it run?", "check": {"type": "code"}}]
         ("plan", {}, "pipeline must be the name of a pipeline"),
         ("plan", {"pipeline": "tick"}, "'tick' has no stages"),
         ("plan", {**CHECKEVAL, "settings": {"model": "org/other"}}, "'model' is not a setting"),
-        ("plan", {**CHECKEVAL, "settings": {"seeds": 0}}, "seeds=0 is not allowed"),
+        ("plan", {**CHECKEVAL, "settings": {"max_items": 0}}, "max_items=0 is not allowed"),
         ("stage", {**CHECKEVAL, "stage": "seed", "source": {}}, "Dimensions: dimensions is missing"),
         ("stage", {**CHECKEVAL, "stage": "best", "source": DIMENSIONS}, "stage='best' is not known"),
         ("stage", {**CHECKEVAL, "stage": "seed", "source": DIMENSIONS, "writer": "org/any"}, "is not a writer that"),
         ("refine", {**SELECT, "refiner": "best"}, "unknown refiner 'best'"),
-        ("refine", {**SELECT, "settings": {"alpha": 2}}, "alpha=2"),
+        ("refine", {**SELECT, "settings": {"max_items": 0}}, "max_items=0"),
         ("refine", {**SELECT, "checklist": []}, "the checklist is empty"),
         ("refine", {**SELECT, "settings": {"embedder": "x"}}, "not a setting"),
         ("refine", {**SELECT, "refiner": "check_admission", "settings": {"allow_code": True}}, "not a"),
