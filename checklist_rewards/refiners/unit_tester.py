@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar, Unpack
 
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.prompts import load_prompt
+from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import (
     Note,
     Report,
@@ -32,7 +33,9 @@ from checklist_rewards.refiners.base import (
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
 from checklist_rewards.validation import fraction, whole_number
-from checklist_rewards.writer import Writer, WriterKwargs, writer_of
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
+
+DEFAULT_PROMPT = "refiners/rewrite_to_fail"
 
 
 class Rewrite(BaseModel):
@@ -63,6 +66,7 @@ class UnitTester(ReportingRefiner):
         scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to a scorer with the same model.
         threshold (`float`, *optional*, defaults to `0.7`): least fraction of an item's rewrites that must fail it.
         max_samples (`int`, *optional*, defaults to `10`): number of passing samples rewritten per item.
+        prompt (`str` or `Path`, *optional*): a prompt with `{response}`, `{item}` and `{answer}` (the failing answer).
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 2048 and `max_attempts`
             3.
 
@@ -82,6 +86,7 @@ class UnitTester(ReportingRefiner):
         scorer: ChecklistScorer | None = None,
         threshold: float = 0.7,
         max_samples: int = 10,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
         **settings: Unpack[WriterKwargs],
     ):
         fraction("threshold", threshold)
@@ -89,7 +94,7 @@ class UnitTester(ReportingRefiner):
         self.threshold, self.max_samples = threshold, max_samples
         self.writer = writer_of(self, model, settings)
         self.model = self.writer.engine.model
-        self.prompt = load_prompt("refiners/rewrite_to_fail", "stage")
+        self.prompt = prompt_with(prompt, ("response", "item", "answer"))
         self.scorer = scorer or ChecklistScorer(self.writer.engine, store=self.writer.store)
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:

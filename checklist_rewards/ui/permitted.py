@@ -85,7 +85,7 @@ class Permitted:
         for a file outside the project."""
         folder = self.project.path(name).parent
         file, prompt = partial(self._inside, folder), partial(self._prompt, folder)
-        options = partial(self._check, _plain(_PLAIN_OPTIONS) | {"allow_code": self._code})
+        options = partial(self._check, _plain(_PLAIN_OPTIONS) | {"prompt": prompt, "allow_code": self._code})
         common: _Table = {"kind": _any, "model": self._model, "prompt": prompt, "options": options}
         scorer = common | _plain((*_PLAIN_JUDGE, *_PLAIN_SCORER))
         scorer |= dict.fromkeys(("examples", "calibration", "weights"), file)

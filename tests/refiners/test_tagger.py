@@ -5,7 +5,7 @@ import pytest
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
 from checklist_rewards.backends.replies import NoReply
-from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.refiners import QUALITIES, Tagger
 from tests.generators.fakes import Replies
 from tests.refiners.vectors import questions
@@ -107,6 +107,8 @@ def test_qualities_are_names_with_definitions(qualities):
 def test_what_can_be_refused_is_refused_before_any_call(tmp_path):
     with pytest.raises(ModelError):
         Tagger(str(tmp_path / "none"), store=False).validate()
+    with pytest.raises(PromptError, match="unknown placeholder {questions}; allowed: {item}, {qualities}"):
+        Tagger("fake", prompt="refiners/merge", store=False)
     with pytest.raises(SampleError, match="max_attempts=0"):
         Tagger("fake", max_attempts=0, store=False)
     assert set(QUALITIES) == {"general", "specific"}

@@ -178,9 +178,11 @@ def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging):
 
 def test_no_pipeline_of_a_project_names_other_files(judging):
     for file in FILES:
+        options = {"options": {"prompt": file}}
         for content in (
             *({"scorer": {name: file}} for name in ("prompt", "examples", "calibration", "weights", "judge")),
-            *({"generator": entry} for entry in ({"prompt": file}, {"prompts": {"stage": file}})),
+            *({"generator": entry} for entry in ({"prompt": file}, {"prompts": {"stage": file}}, options)),
+            *({"refiners": entry} for entry in (options, [options])),
         ):
             refused(judging.permitted.check_pipeline, content)
 
