@@ -13,12 +13,8 @@ strongest sign that something is mentioned, and the model does not need to learn
 trained with the input and the reference, they are in the row too (`encoder_rows.py`). They and the target attend to
 each other, and every question attends to all of them.
 
-A *matched* model (also created by `distill` from a BERT) reads each question in a row with the target, where both
-attend to each other. The tokens that occur in both texts are marked in the same way, on both sides. The target is
-computed again for every question; the agreement with people is slightly better (docs/studies/realsumm.md).
-
 Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained. The `config.json` of a
-model contains the layout under the key `LAYOUT`.
+packed model has `PACKED` under the key `LAYOUT`.
 
 A target longer than the window is read in overlapping windows, and the largest log-odds counts: a text mentions
 something if any part of it does. A question that does not fit is unanswered with the reason "too_long". Rows are
@@ -41,13 +37,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.encoder_rows import (
-    MATCHED,
-    PACKED,
     EncoderRow,
     EncoderTexts,
     Segment,
     context_of,
-    layout_of,
+    is_packed,
     rows_of,
 )
 from checklist_rewards.backends.models import (
@@ -182,11 +176,12 @@ def batches(rows: Sequence[EncoderRow], tokens: int, *, pads: bool = True) -> It
 def logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     """Compute the log-odds of yes for all questions of all rows, in order: shape (questions,). Gradients are recorded
     unless disabled by the caller. The inputs are created on the model's device."""
-    return _packed_logits(model, rows) if layout_of(model) == PACKED else _pair_logits(model, rows)
+    return _packed_logits(model, rows) if is_packed(model) else _pair_logits(model, rows)
 
 
 def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    segments, blocks, spans = [], [], []
+    segments: list[list[Segment]] = []
+    blocks, spans = [], []
     for number, row in enumerate(rows):
         target_tokens = set(row.target[1:-1])
         questions = [
@@ -198,46 +193,28 @@ def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
             spans.append((number, len(block), len(block) + len(question.tokens)))
             block += [part] * len(question.tokens)
         blocks.append(block)
-    ids, positions, kinds = _inputs(segments)
+    ids = _padded([[token for segment in row for token in segment.tokens] for row in segments])
+    positions = _padded([[place for segment in row for place in segment.positions] for row in segments])
+    kinds = _padded([[kind for segment in row for kind in segment.kinds] for row in segments])
     block_of = _padded(blocks, -1)
     visible = (block_of[:, None, :] == 0) | (block_of[:, None, :] == block_of[:, :, None])
     ids, positions, kinds, visible = (tensor.to(model.device) for tensor in (ids, positions, kinds, visible))
     hidden = model.base_model(
         input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=visible[:, None]
     ).last_hidden_state
-    return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
-
-
-def _inputs(rows: Sequence[Sequence[Segment]], pad: int = 0) -> list[torch.Tensor]:
-    """Ids, positions and token types, each of shape (rows, tokens)."""
-    ids = [[token for segment in row for token in segment.tokens] for row in rows]
-    positions = [
-        [place for segment in row for place in range(segment.start, segment.start + len(segment.tokens))]
-        for row in rows
-    ]
-    kinds = [[kind for segment in row for kind in segment.kinds] for row in rows]
-    return [_padded(ids, pad), _padded(positions, 0), _padded(kinds, 0)]
-
-
-def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
-
-
-def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
+    pooled = torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans])
     return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
 
 
 def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    segments = [[Segment(0, row.target, row.kinds or []), *row.context] for row in rows]
-    ids, positions, kinds = _inputs(segments, model.config.pad_token_id or 0)
-    visible = _padded([[1] * row.length for row in rows], 0)
+    ids = _padded([row.target for row in rows], model.config.pad_token_id or 0)
+    visible = _padded([[1] * row.length for row in rows])
     inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
-    if any(row.context for row in rows):
-        inputs["position_ids"] = positions.to(model.device)
     if getattr(model.config, "type_vocab_size", 0) > 1:
-        inputs["token_type_ids"] = kinds.to(model.device)
-    if layout_of(model) == MATCHED:
-        hidden = model.base_model(**inputs).last_hidden_state
-        weights = visible.to(hidden)[..., None]
-        return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
+        inputs["token_type_ids"] = _padded([row.kinds for row in rows]).to(model.device)
     return model(**inputs).logits[:, 0]
+
+
+def _padded(rows: Sequence[Sequence[int]], value: int = 0) -> torch.Tensor:
+    """Rows of numbers as a tensor of shape (rows, tokens), padded on the right."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)

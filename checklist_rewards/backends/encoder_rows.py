@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.tokens import Ids, TextEncoder
 
-LAYOUT = "checklist_layout"
-PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"
+LAYOUT, PACKED = "checklist_layout", "packed"
 WINDOW = 256
 """Maximum number of tokens of a target in one row, including special tokens."""
 OVERLAP = (WINDOW - 2) // 2
@@ -53,15 +52,19 @@ class Segment(NamedTuple):
     tokens: Ids
     kinds: list[int]
 
+    @property
+    def positions(self) -> range:
+        """The position of each token."""
+        return range(self.start, self.start + len(self.tokens))
+
 
 class EncoderRow(NamedTuple):
     """One input row: a window of a target, its context, and its questions with the places of their answers."""
 
     target: list[int]
     questions: list[tuple[int, list[int]]]
-    kinds: list[int] | None = None
-    """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second. In a
-    matched pair, 1 for tokens that occur in both texts."""
+    kinds: Sequence[int] = ()
+    """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second."""
     context: tuple[Segment, ...] = ()
     """The input and the reference. Tokens that occur in the target have token type 1."""
 
@@ -137,7 +140,7 @@ def rows_of(
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
     window = min(window, limit)
-    layout, known = layout_of(model), context_of(model.config)
+    packed, known = is_packed(model), context_of(model.config)
     contexts = [{name: text for name, text in group.context if name in known} for group in groups]
     distinct = list(dict.fromkeys(chain(*(group.tails for group in groups), *(each.values() for each in contexts))))
     ids_of = dict(zip(distinct, texts.tokens(distinct), strict=True))
@@ -151,17 +154,15 @@ def rows_of(
         first += len(questions)
         floor_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
         floor_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
-        if layout == PACKED:
+        if packed:
             framed = [(place, texts.framed(ids)) for place, ids in fitting]
             for part in _overlapping(tokens, window - 2, min(OVERLAP, (window - 2) // 2)):
                 row = EncoderRow(texts.framed(part), [], context=texts.segments(context, set(part)))
                 rows += [row._replace(questions=batch) for batch in _filled(framed, _ROW_TOKENS - row.shared)]
         else:
-            room_limit = min(limit, *CONTEXT_AT.values()) if context else limit
             for place, ids in fitting:
-                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), room_limit)):
-                    row = EncoderRow(pair, [(place, [])], kinds)
-                    rows.append(_matched(row, texts, context) if layout == MATCHED else row)
+                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), limit)):
+                    rows.append(EncoderRow(pair, [(place, [])], kinds))
     return rows, floor_tokens
 
 
@@ -189,19 +190,9 @@ def _place(ids: Ids, part: Ids, start: int) -> int:
     return next(at for at in range(start, len(ids)) if ids[at : at + len(part)] == part)
 
 
-def _matched(row: EncoderRow, texts: EncoderTexts, context: Mapping[str, Ids]) -> EncoderRow:
-    assert row.kinds is not None
-    sides: tuple[set[int], set[int]] = (set(), set())
-    for token, kind in zip(row.target, row.kinds, strict=True):
-        sides[kind].add(token)
-    shared = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # without the special tokens around the row
-    kinds = [int(token in shared) for token in row.target]
-    return row._replace(kinds=kinds, context=texts.segments(context, sides[1]))
-
-
-def layout_of(model: Any) -> str:
-    """The layout of a model's input rows: "packed", "matched" or "pairs"."""
-    return getattr(model.config, LAYOUT, PAIRS)
+def is_packed(model: Any) -> bool:
+    """Whether a model reads all questions of a target in one row, and not each in a pair with the target."""
+    return getattr(model.config, LAYOUT, None) == PACKED
 
 
 def context_of(config: Any) -> tuple[str, ...]:

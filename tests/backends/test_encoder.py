@@ -16,6 +16,7 @@ from checklist_rewards.backends.encoder_rows import (
     LAYOUT,
     MAX_CONTEXT,
     OVERLAP,
+    PACKED,
     WINDOW,
     EncoderTexts,
     rows_of,
@@ -32,14 +33,9 @@ def texts(tmp_path_factory):
     return EncoderTexts(AutoTokenizer.from_pretrained(tiny_bert(tmp_path_factory.mktemp("base"))))
 
 
-@pytest.fixture(params=["packed", "matched"])
-def layout(request):
-    return request.param
-
-
-def rows(texts, layout, *groups, trained=("input", "reference")):
+def rows(texts, *groups, trained=("input", "reference")):
     """The rows of a model that was trained with `trained`."""
-    config = SimpleNamespace(max_position_embeddings=520, **{LAYOUT: layout, CONTEXT: list(trained)})
+    config = SimpleNamespace(max_position_embeddings=520, **{LAYOUT: PACKED, CONTEXT: list(trained)})
     return rows_of(texts, SimpleNamespace(config=config), groups)
 
 
@@ -47,32 +43,29 @@ def group(target, *context, questions=QUESTIONS):
     return ReadGroup(None, target, questions, context)
 
 
-def test_each_text_has_positions_of_its_own_and_marks_what_the_target_says(texts, layout):
-    found, floor_tokens = rows(texts, layout, group("red cat", *GIVEN))
-    assert len(found) == (1 if layout == "packed" else 2)
-    for row in found:
-        given = {segment.start: segment for segment in row.context}
-        assert list(given) == list(CONTEXT_AT.values())
-        words = [texts.tokenizer.convert_ids_to_tokens(segment.tokens) for segment in row.context]
-        assert words == [["blue", "cat", "[SEP]"], ["red", "dog", "[SEP]"]]
-        assert [segment.kinds for segment in row.context] == [[0, 1, 0], [1, 0, 0]]
-        assert row.length == len(row.target) + 6 + sum(len(tokens) for _, tokens in row.questions)
+def test_each_text_has_positions_of_its_own_and_marks_what_the_target_says(texts):
+    [row], floor_tokens = rows(texts, group("red cat", *GIVEN))
+    assert [segment.start for segment in row.context] == list(CONTEXT_AT.values())
+    words = [texts.tokenizer.convert_ids_to_tokens(segment.tokens) for segment in row.context]
+    assert words == [["blue", "cat", "[SEP]"], ["red", "dog", "[SEP]"]]
+    assert [segment.kinds for segment in row.context] == [[0, 1, 0], [1, 0, 0]]
+    assert row.length == len(row.target) + 6 + sum(len(tokens) for _, tokens in row.questions)
     assert floor_tokens == (2 + 2) + 2 * 3 + 2 * (5 + 2)
 
 
-def test_what_is_not_given_or_not_trained_with_leaves_the_row_as_it_was(texts, layout):
-    plain = rows(texts, layout, group("red cat"), trained=())
-    assert rows(texts, layout, group("red cat")) == plain
-    assert rows(texts, layout, group("red cat", *GIVEN), trained=()) == plain
-    assert rows(texts, layout, group("red cat", ("input", "  "), ("reference", "\n"))) == plain
-    [row, *_], _ = rows(texts, layout, group("red cat", *GIVEN), trained=("reference",))
+def test_what_is_not_given_or_not_trained_with_leaves_the_row_as_it_was(texts):
+    plain = rows(texts, group("red cat"), trained=())
+    assert rows(texts, group("red cat")) == plain
+    assert rows(texts, group("red cat", *GIVEN), trained=()) == plain
+    assert rows(texts, group("red cat", ("input", "  "), ("reference", "\n"))) == plain
+    [row], _ = rows(texts, group("red cat", *GIVEN), trained=("reference",))
     assert [segment.start for segment in row.context] == [CONTEXT_AT["reference"]]
 
 
-def test_a_long_text_keeps_its_two_ends_and_takes_nothing_from_the_window(texts, layout):
+def test_a_long_text_keeps_its_two_ends_and_takes_nothing_from_the_window(texts):
     target, long = "cat dog " * WINDOW, "red " * 100 + "blue " * 300 + "green " * 100
-    plain, _ = rows(texts, layout, group(target))
-    found, _ = rows(texts, layout, group(target, ("input", long), ("reference", long)))
+    plain, _ = rows(texts, group(target))
+    found, _ = rows(texts, group(target, ("input", long), ("reference", long)))
     assert [(row.target, row.questions) for row in found] == [(row.target, row.questions) for row in plain]
     red, blue, green = texts.tokenizer.convert_tokens_to_ids(["red", "blue", "green"])
     for row in found:
@@ -81,9 +74,9 @@ def test_a_long_text_keeps_its_two_ends_and_takes_nothing_from_the_window(texts,
             assert [segment.tokens.count(token) for token in (red, blue, green)] == [48, 0, 47]
 
 
-def test_no_position_is_used_twice_even_with_the_longest_question(texts, layout):
+def test_no_position_is_used_twice_even_with_the_longest_question(texts):
     long = " ".join(WORDS * 60)
-    found, _ = rows(texts, layout, group(long, ("input", long), ("reference", long), questions=("red " * 128,)))
+    found, _ = rows(texts, group(long, ("input", long), ("reference", long), questions=("red " * 128,)))
     assert len(found) > 2
     ends = [0, *CONTEXT_AT.values(), CONTEXT_POSITIONS]
     for row in found:
@@ -91,8 +84,8 @@ def test_no_position_is_used_twice_even_with_the_longest_question(texts, layout)
         assert all(start + length <= end for start, length, end in zip(ends, lengths, ends[1:], strict=False))
 
 
-def test_a_separator_in_a_reference_is_a_text_about_one(texts, layout):
-    [row, *_], _ = rows(texts, layout, group("red cat", ("reference", "red [SEP] [CLS] cat")))
+def test_a_separator_in_a_reference_is_a_text_about_one(texts):
+    [row], _ = rows(texts, group("red cat", ("reference", "red [SEP] [CLS] cat")))
     [segment] = row.context
     assert (
         segment.tokens.count(texts.tokenizer.sep_token_id) == 1 and segment.tokens[-1] == texts.tokenizer.sep_token_id
@@ -103,7 +96,7 @@ def test_a_separator_in_a_reference_is_a_text_about_one(texts, layout):
 @pytest.mark.parametrize("length", [0, WINDOW - 2, WINDOW - 1, 700])
 def test_packed_windows_cover_the_target_and_overlap_by_half(texts, length):
     words = random.Random(length).choices(WORDS, k=length)
-    found, _ = rows(texts, "packed", group(" ".join(words)))
+    found, _ = rows(texts, group(" ".join(words)))
     first, *others = [row.target[1:-1] for row in found]
     covered = list(first)
     for part in others:
