@@ -126,11 +126,9 @@ class EncoderTexts:
             )
 
 
-def rows_of(
-    texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup], *, window: int = WINDOW
-) -> tuple[list[EncoderRow], int]:
+def rows_of(texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup]) -> tuple[list[EncoderRow], int]:
     """Create the input rows for targets (the prefixes of groups) and their questions (the tails), in the layout and
-    with the context of the model. Questions of more than 128 tokens are skipped. A row has at most `window` tokens of
+    with the context of the model. Questions of more than 128 tokens are skipped. A row has at most `WINDOW` tokens of
     a target, limited by the model's number of positions.
 
     Returns:
@@ -139,7 +137,7 @@ def rows_of(
     """
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
-    window = min(window, limit)
+    window = min(WINDOW, limit)
     packed, known = is_packed(model), context_of(model.config)
     contexts = [{name: text for name, text in group.context if name in known} for group in groups]
     distinct = list(dict.fromkeys(chain(*(group.tails for group in groups), *(each.values() for each in contexts))))

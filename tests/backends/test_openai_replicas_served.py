@@ -138,8 +138,10 @@ def test_stored_reads_do_not_depend_on_the_addresses(tmp_path):
         assert scorer.receipt.stored == 4 * len(QUESTIONS) and not any(server.received for server in servers[2:])
 
 
-def test_the_address_of_one_server_stays_part_of_its_identity():
-    assert Engine("judge", base_url="http://one/v1").identity == "judge@http://one/v1"
+def test_the_address_of_one_server_stays_part_of_its_identity(monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert Engine("gpt", "openai").identity == "gpt@https://api.openai.com/v1"
+    assert Engine("judge", base_url="http://one/v1/").identity == "judge@http://one/v1"
     assert Engine("judge", base_url=["http://one/v1"]).identity == "judge@http://one/v1"
     assert Engine("judge", base_url=["http://one/v1", "http://two/v1"]).identity == "judge@replicas"
     assert Engine("judge", base_url="http://two/v1, http://one/v1/").identity == "judge@replicas"
