@@ -172,7 +172,7 @@ class PrefixCache:
 
     async def counts(self) -> Counts | None:
         """Read the counters, added up over all replicas. None if a replica has none."""
-        if self._tries <= 0 or not self.connection.is_whole:
+        if self._tries <= 0:
             return None
         counts = list(map(counts_in, await self.connection.texts("/metrics")))
         if None in counts:
