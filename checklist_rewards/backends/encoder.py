@@ -13,8 +13,11 @@ strongest sign that something is mentioned, and the model does not need to learn
 trained with the input and the reference, they are in the row too (`encoder_rows.py`). They and the target attend to
 each other, and every question attends to all of them.
 
+A *matched* model (created by earlier versions) reads each question in a row with the target, where both attend to each
+other. The tokens that occur in both texts are marked in the same way, on both sides.
+
 Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained. The `config.json` of a
-packed model has `PACKED` under the key `LAYOUT`.
+model contains the layout under the key `LAYOUT`.
 
 A target longer than the window is read in overlapping windows, and the largest log-odds counts: a text mentions
 something if any part of it does. A question that does not fit is unanswered with the reason "too_long". Rows are
@@ -37,11 +40,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.encoder_rows import (
+    MATCHED,
+    PACKED,
     EncoderRow,
     EncoderTexts,
     Segment,
     context_of,
-    is_packed,
+    layout_of,
     rows_of,
 )
 from checklist_rewards.backends.models import (
@@ -176,12 +181,11 @@ def batches(rows: Sequence[EncoderRow], tokens: int, *, pads: bool = True) -> It
 def logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     """Compute the log-odds of yes for all questions of all rows, in order: shape (questions,). Gradients are recorded
     unless disabled by the caller. The inputs are created on the model's device."""
-    return _packed_logits(model, rows) if is_packed(model) else _pair_logits(model, rows)
+    return _packed_logits(model, rows) if layout_of(model) == PACKED else _pair_logits(model, rows)
 
 
 def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    segments: list[list[Segment]] = []
-    blocks, spans = [], []
+    segments, blocks, spans = [], [], []
     for number, row in enumerate(rows):
         target_tokens = set(row.target[1:-1])
         questions = [
@@ -193,26 +197,42 @@ def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
             spans.append((number, len(block), len(block) + len(question.tokens)))
             block += [part] * len(question.tokens)
         blocks.append(block)
-    ids = _padded([[token for segment in row for token in segment.tokens] for row in segments])
-    positions = _padded([[place for segment in row for place in segment.positions] for row in segments])
-    kinds = _padded([[kind for segment in row for kind in segment.kinds] for row in segments])
+    ids, positions, kinds = _inputs(segments)
     block_of = _padded(blocks, -1)
     visible = (block_of[:, None, :] == 0) | (block_of[:, None, :] == block_of[:, :, None])
     ids, positions, kinds, visible = (tensor.to(model.device) for tensor in (ids, positions, kinds, visible))
     hidden = model.base_model(
         input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=visible[:, None]
     ).last_hidden_state
-    pooled = torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans])
-    return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
+    return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
 
 
 def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    ids = _padded([row.target for row in rows], model.config.pad_token_id or 0)
+    segments = [[Segment(0, row.target, row.kinds), *row.context] for row in rows]
+    ids, positions, kinds = _inputs(segments, model.config.pad_token_id or 0)
     visible = _padded([[1] * row.length for row in rows])
     inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
+    if any(row.context for row in rows):
+        inputs["position_ids"] = positions.to(model.device)
     if getattr(model.config, "type_vocab_size", 0) > 1:
-        inputs["token_type_ids"] = _padded([row.kinds for row in rows]).to(model.device)
+        inputs["token_type_ids"] = kinds.to(model.device)
+    if layout_of(model) == MATCHED:
+        hidden = model.base_model(**inputs).last_hidden_state
+        weights = visible.to(hidden)[..., None]
+        return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
     return model(**inputs).logits[:, 0]
+
+
+def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
+    return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
+
+
+def _inputs(rows: Sequence[Sequence[Segment]], pad: int = 0) -> list[torch.Tensor]:
+    """Ids, positions and token types, each of shape (rows, tokens)."""
+    ids = [[token for segment in row for token in segment.tokens] for row in rows]
+    positions = [[place for segment in row for place in segment.positions] for row in rows]
+    kinds = [[kind for segment in row for kind in segment.kinds] for row in rows]
+    return [_padded(ids, pad), _padded(positions), _padded(kinds)]
 
 
 def _padded(rows: Sequence[Sequence[int]], value: int = 0) -> torch.Tensor:

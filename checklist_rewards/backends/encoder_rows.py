@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.tokens import Ids, TextEncoder
 
-LAYOUT, PACKED = "checklist_layout", "packed"
+LAYOUT, PACKED, MATCHED = "checklist_layout", "packed", "matched"
 WINDOW = 256
 """Maximum number of tokens of a target in one row, including special tokens."""
 OVERLAP = (WINDOW - 2) // 2
@@ -50,7 +50,7 @@ class Segment(NamedTuple):
     start: int
     """Position of the first token."""
     tokens: Ids
-    kinds: list[int]
+    kinds: Sequence[int]
 
     @property
     def positions(self) -> range:
@@ -64,7 +64,8 @@ class EncoderRow(NamedTuple):
     target: list[int]
     questions: list[tuple[int, list[int]]]
     kinds: Sequence[int] = ()
-    """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second."""
+    """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second. In a
+    matched pair, 1 for tokens that occur in both texts."""
     context: tuple[Segment, ...] = ()
     """The input and the reference. Tokens that occur in the target have token type 1."""
 
@@ -138,7 +139,7 @@ def rows_of(texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup]) -> tup
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
     window = min(WINDOW, limit)
-    packed, known = is_packed(model), context_of(model.config)
+    layout, known = layout_of(model), context_of(model.config)
     contexts = [{name: text for name, text in group.context if name in known} for group in groups]
     distinct = list(dict.fromkeys(chain(*(group.tails for group in groups), *(each.values() for each in contexts))))
     ids_of = dict(zip(distinct, texts.tokens(distinct), strict=True))
@@ -152,15 +153,17 @@ def rows_of(texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup]) -> tup
         first += len(questions)
         floor_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
         floor_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
-        if packed:
+        if layout == PACKED:
             framed = [(place, texts.framed(ids)) for place, ids in fitting]
             for part in _overlapping(tokens, window - 2, min(OVERLAP, (window - 2) // 2)):
                 row = EncoderRow(texts.framed(part), [], context=texts.segments(context, set(part)))
                 rows += [row._replace(questions=batch) for batch in _filled(framed, _ROW_TOKENS - row.shared)]
         else:
+            room = min(limit, *CONTEXT_AT.values()) if context else limit
             for place, ids in fitting:
-                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), limit)):
-                    rows.append(EncoderRow(pair, [(place, [])], kinds))
+                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), room)):
+                    row = EncoderRow(pair, [(place, [])], kinds)
+                    rows.append(_matched(row, texts, context) if layout == MATCHED else row)
     return rows, floor_tokens
 
 
@@ -188,9 +191,17 @@ def _place(ids: Ids, part: Ids, start: int) -> int:
     return next(at for at in range(start, len(ids)) if ids[at : at + len(part)] == part)
 
 
-def is_packed(model: Any) -> bool:
-    """Whether a model reads all questions of a target in one row, and not each in a pair with the target."""
-    return getattr(model.config, LAYOUT, None) == PACKED
+def _matched(row: EncoderRow, texts: EncoderTexts, context: Mapping[str, Ids]) -> EncoderRow:
+    sides: tuple[set[int], set[int]] = (set(), set())
+    for token, kind in zip(row.target, row.kinds, strict=True):
+        sides[kind].add(token)
+    both = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # without the special tokens around the row
+    return row._replace(kinds=[int(token in both) for token in row.target], context=texts.segments(context, sides[1]))
+
+
+def layout_of(model: Any) -> str | None:
+    """The layout of a model's input rows: `PACKED`, `MATCHED`, or None for plain pairs."""
+    return getattr(model.config, LAYOUT, None)
 
 
 def context_of(config: Any) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn.functional import logsigmoid
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import ReadGroup
@@ -14,6 +15,7 @@ from checklist_rewards.backends.encoder_rows import (
     CONTEXT_AT,
     CONTEXT_POSITIONS,
     LAYOUT,
+    MATCHED,
     MAX_CONTEXT,
     OVERLAP,
     PACKED,
@@ -122,3 +124,23 @@ def test_answers_do_not_depend_on_the_lengths_of_other_texts(tmp_path, kind):
     together = torch.tensor([answer.logprobs for answer in engine.read(groups, LABELS)[0]])
     alone = torch.tensor([engine.read([one], LABELS)[0][0].logprobs for one in groups])
     assert (together - alone).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("context", [(), (("reference", "blue cat"),)])
+def test_matched_encoders_of_earlier_versions_answer_as_before(tmp_path, context):
+    """Question and target are in one row, the tokens of both are marked, and the head reads the mean of all tokens."""
+    base = tiny_bert(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+    model.config.update({LAYOUT: MATCHED, CONTEXT: ["reference"]})
+    model.save_pretrained(base)
+    engine = EncoderBackend(base)
+    [answer], _ = engine.read([group("red cat", *context, questions=("does it mention red ?",))], LABELS)
+    words = "[CLS] does it mention red ? [SEP] red cat [SEP]".split() + ["blue", "cat", "[SEP]"] * len(context)
+    at = [*range(10), *range(CONTEXT_AT["reference"], CONTEXT_AT["reference"] + 3 * len(context))]
+    marked = [int(place in (4, 7, 11)) for place in range(len(words))]
+    bert, ids = engine.model.bert, engine.texts.tokenizer.convert_tokens_to_ids(words)
+    with torch.no_grad():
+        row = {"input_ids": ids, "token_type_ids": marked, "position_ids": at}
+        hidden = bert(**{name: torch.tensor([values]) for name, values in row.items()}).last_hidden_state
+        yes = engine.model.classifier(bert.pooler(hidden.mean(dim=1, keepdim=True)))
+    assert answer.logprobs[0] == pytest.approx(float(logsigmoid(yes)), abs=1e-5)
