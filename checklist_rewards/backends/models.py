@@ -381,6 +381,8 @@ def _add_adapter(model: Any, adapter: str) -> str | None:
         if "ignore_mismatched_sizes" not in str(error):
             raise
         return "its weights have other sizes"
+    if info is None:  # transformers 5.1 to 5.6 only log it
+        return None
     lost = [*sorted(info.unexpected_keys), *sorted(info.missing_keys)]
     return f"{len(lost)} of its weights have no place or are missing, such as {lost[0]}" if lost else None
 
