@@ -123,6 +123,21 @@ def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
             OpenAIBackend(MODEL, server.base_url).read(GROUPS[:1], LABELS)
 
 
+def test_a_reply_beside_images_has_the_room_that_the_server_counts():
+    """The context has 1000 tokens, and the prompt with its image 900. Only the server knows that."""
+
+    def narrow(path, body):
+        if body["max_tokens"] > 100:
+            return refusal("This model's maximum context length is 1000 tokens. However, you requested more.")
+        status, response = likely(path, body)
+        return status, response | {"usage": {"prompt_tokens": 900, "completion_tokens": 1}}
+
+    with answering(narrow) as server:
+        [[reply]] = OpenAIBackend(MODEL, server.base_url).generate([asked_about(RED)], Sampling(max_tokens=400))
+        asked = [body["max_tokens"] for body in server.of("/chat/completions")]
+    assert reply.text == "Yes" and asked == [400, 1, 100]
+
+
 def test_an_image_is_encoded_once_and_outside_of_the_loop(monkeypatch):
     encoded = []
 

@@ -7,7 +7,9 @@ one token. Features that the server rejects (a JSON schema, log-probabilities) a
 
 Prompts with images are chat requests, too. If a server refuses one before it has accepted any, it is sent a small
 white image. If it refuses that too, it takes no images, and [`ModelError`] has the server's own sentence. Otherwise it
-has refused this prompt: its read is unanswered, with that sentence.
+has refused this prompt: its read is unanswered, with that sentence. How many tokens an image has is known to the
+server only. A reply to a prompt with images for which `max_tokens` leaves no room is requested again with the room
+that is left by the server's own count of the prompt.
 
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
@@ -70,7 +72,7 @@ from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import shown
+from checklist_rewards.images import has_images, shown
 from checklist_rewards.markers import END_THINK, THINK, Section, added_tokens
 from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -427,13 +429,21 @@ class OpenAIBackend(Backend):
             missing = sampling.n - len(replies)
 
             def body(
-                refused: frozenset[str], limits: wire.Limits, seeded: Sampling = seeded, missing: int = missing
+                refused: frozenset[str],
+                limits: wire.Limits,
+                seeded: Sampling = seeded,
+                missing: int = missing,
+                room: int = room,
             ) -> dict[str, Any]:
                 return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls, limits)
 
             response, _ = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
             if isinstance(response, Failure):
                 is_long = response.unanswered.reason == Reason.TOO_LONG
+                asked = min(room, sampling.max_tokens)
+                if is_long and (left := await self._room_beside_images(messages, asked, prefix)) is not None:
+                    room = left
+                    continue
                 return replies + [Reply(None, unanswered=response.unanswered, keep=not is_long)] * missing
             new = [await self._reply(choice) for choice in wire.choices_of(response)[:missing]]
             replies += _with_usage(new, *wire.usage_of(response))
@@ -492,8 +502,8 @@ class OpenAIBackend(Backend):
         return [replace(r, text=f"{THINK}{r.text}") if _may_be_thought(r) else r for r in replies]
 
     def _room(self, messages: Messages) -> int:
-        """Number of tokens that the context leaves for a reply, as far as known here. An image counts as a few tokens:
-        how many it has is known to the server only."""
+        """Number of tokens that the context leaves for a reply, as far as known here. An image counts as a few tokens;
+        see [`_room_beside_images`]."""
         if self.tokens is None:
             return self.limit
         from jinja2 import TemplateError  # installed wherever a tokenizer is
@@ -503,6 +513,24 @@ class OpenAIBackend(Backend):
             return self.limit - len(self.tokens.prompt(texts))
         except (ModelError, TemplateError):  # the server may use a template that accepts these messages
             return self.limit
+
+    async def _room_beside_images(self, messages: Messages, asked: int, prefix: str) -> int | None:
+        """The room for a reply to a prompt with images that is too long with a reply of `asked` tokens, by the
+        server's count of the prompt. None if there is none, or not less than that."""
+        if not any(has_images(message["content"]) for message in messages):
+            return None
+        response, _ = await self._chat(
+            lambda refused, limits: wire.reply_body(
+                self.model, messages, Sampling(max_tokens=1), 1, asked, refused, self._controls, limits
+            ),
+            messages,
+            1,
+            prefix,
+        )
+        if isinstance(response, Failure):
+            return None
+        left = self.limit - wire.usage_of(response)[0]
+        return left if 1 <= left < asked else None
 
     async def _each(
         self,
