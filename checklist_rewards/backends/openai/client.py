@@ -306,6 +306,11 @@ class Connection:
         """The replica that gets requests with this prefix unless it is busy."""
         return self._current().replicas.home(prefix)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no replica is set aside."""
+        return len(self._current().replicas.up()) == len(self.addresses)
+
     async def _quickly(self, place: int, path: str, content: bytes | None = None) -> tuple[int, str]:
         """The status and the text of a response that is not essential; status 0 without one."""
         url = self.addresses[place].removesuffix("/v1") + path

@@ -171,8 +171,8 @@ class PrefixCache:
         self._tries = _MISSES if "max_model_len" in card else 0
 
     async def counts(self) -> Counts | None:
-        """Read the counters, added up over all replicas. None if a replica has none."""
-        if self._tries <= 0:
+        """Read the counters, added up over all replicas. None if a replica has none or is set aside."""
+        if self._tries <= 0 or not self.connection.is_whole:
             return None
         counts = list(map(counts_in, await self.connection.texts("/metrics")))
         if None in counts:
