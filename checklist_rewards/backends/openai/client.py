@@ -530,6 +530,7 @@ class Connection:
                     limit=0, keepalive_timeout=_KEPT_SECONDS, ssl=_certificates(*map(os.environ.get, _SSL))
                 ),
                 timeout=aiohttp.ClientTimeout(total=None),  # each attempt has its own
+                cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of addresses without a name
             )
             self._session = _Session(
                 http,
