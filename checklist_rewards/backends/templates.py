@@ -56,6 +56,7 @@ _COMPLETIONS = {
 }
 """What models write after a generation prompt with this end and before an answer, where their template does not show
 it: Seed-OSS with a budget of 0, Hunyuan A13B, Apriel, Gemma 4."""
+_ANALYSIS, _FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
 _NAMES_THOUGHTS = re.compile("think|reason", re.IGNORECASE)
 _CUE = "Answer:"
 
@@ -125,6 +126,8 @@ class ChatTemplate:
             return ThoughtFormat("", closing)
         if foot.rstrip().endswith(THINK):  # opened, but the template drops finished thoughts, as DeepSeek-R1's
             return ThoughtFormat("", f"\n{END_THINK}\n\n")
+        if self.frame(None).foot == foot + _FINAL:  # a template of gpt-oss that drops thoughts
+            return ThoughtFormat(_ANALYSIS, f"<|end|><|start|>assistant{_FINAL}")
         return NO_FORMAT
 
     @cached_property
