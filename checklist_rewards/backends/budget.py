@@ -307,7 +307,8 @@ class Budget:
             size = len(piece.bounds)
             with self._paid(engine, piece):
                 try:
-                    part = _part(groups, len(answers), len(answers) + size)
+                    # The engine has the tokens of the same object from the bounds.
+                    part = groups if size == count else _part(groups, len(answers), len(answers) + size)
                     fresh, usage = engine.load().read(part, labels)
                 except BackendError as error:
                     if not answers:

@@ -215,9 +215,14 @@ class ChatTokenizer:
         """The text around a user message, by system prompt and whether a thought follows."""
         self._seams: dict[tuple[str, str], int | None] = {}
         self._spellings: dict[str, tuple[int, ...]] | None = None
+        self._ahead: tuple[Sequence[ReadGroup], list[TokenGroup]] | None = None
 
     def groups(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
         """Tokenize groups of reads. Each prefix and each distinct tail is tokenized once."""
+        ahead = self._ahead
+        if ahead is not None and ahead[0] is groups:
+            self._ahead = None
+            return ahead[1]
         frames = []
         for group in groups:
             key = group.system, bool(group.written)
@@ -244,6 +249,12 @@ class ChatTokenizer:
                 shared = min(shared, part.seam_tokens)
             out.append(TokenGroup(next(prefixes) + tail_ids[0][:shared], [ids[shared:] for ids in tail_ids]))
         return out
+
+    def groups_ahead(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
+        """As [`groups`], which then gives the same result for the same object once, without work."""
+        found = self.groups(groups)
+        self._ahead = groups, found
+        return found
 
     def prompt(self, messages: Messages) -> list[int]:
         """Token ids of a whole conversation, up to where the model's reply starts."""
@@ -465,7 +476,7 @@ class Bounds:
     def reads(self, groups: Sequence[ReadGroup]) -> list[Tokens]:
         """Bounds for label reads, in order."""
         if self.tokens is not None:
-            tokenized = self.tokens.groups(groups)
+            tokenized = self.tokens.groups_ahead(groups)
             sizes = [len(group.prefix) + len(tail) for group in tokenized for tail in group.tails]
         else:
             prefixes = [_bytes((group.system or "") + group.prefix) for group in groups]
