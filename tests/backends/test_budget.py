@@ -91,7 +91,7 @@ def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket, monkeypatch
     texts, data = [], TextEncoder.data
     monkeypatch.setattr(TextEncoder, "data", lambda *given: texts.extend(given[1]) or data(*given))
     assert read(pocket, Budget(exact * 1e-6, prices), group, "pocket") == [None, None]
-    assert sum("A text of some words." in text for text in texts) == 1  # the engine does not tokenize it again
+    assert sum("A text of some" in text for text in texts) == 1  # the engine does not tokenize it again
     assert read(pocket, Budget((exact - 1) * 1e-6, prices), group, "pocket")[1] is not None
 
 
