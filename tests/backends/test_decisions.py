@@ -184,6 +184,11 @@ def test_the_store_answers_the_second_time(both, tmp_path):
     assert Engine("valid", "decisions", both).identity != Engine("valid", "openai", both).identity
 
 
+def test_a_budget_limits_it(both):
+    budget = {"dollars": 0.0, "prices": {"valid": (1.0, 1.0)}}
+    assert scorer(both, budget=budget).score(["Is it fine (yes)?"], "A text.").unanswered == {"budget": 1}
+
+
 @pytest.mark.parametrize(
     "settings", [{"mode": "batch"}, {"capture_reasoning": True}, {"use_logprobs": False}], ids=str
 )

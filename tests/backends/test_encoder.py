@@ -35,9 +35,9 @@ def texts(tmp_path_factory):
     return EncoderTexts(AutoTokenizer.from_pretrained(tiny_bert(tmp_path_factory.mktemp("base"))))
 
 
-def rows(texts, *groups, trained=("input", "reference")):
+def rows(texts, *groups, trained=("input", "reference"), layout=PACKED):
     """The rows of a model that was trained with `trained`."""
-    config = SimpleNamespace(max_position_embeddings=520, **{LAYOUT: PACKED, CONTEXT: list(trained)})
+    config = SimpleNamespace(max_position_embeddings=520, **{LAYOUT: layout, CONTEXT: list(trained)})
     return rows_of(texts, SimpleNamespace(config=config), groups)
 
 
@@ -76,9 +76,11 @@ def test_a_long_text_keeps_its_two_ends_and_takes_nothing_from_the_window(texts)
             assert [segment.tokens.count(token) for token in (red, blue, green)] == [48, 0, 47]
 
 
-def test_no_position_is_used_twice_even_with_the_longest_question(texts):
+@pytest.mark.parametrize("layout", [PACKED, MATCHED])
+def test_no_position_is_used_twice_even_with_the_longest_question(texts, layout):
     long = " ".join(WORDS * 60)
-    found, _ = rows(texts, group(long, ("input", long), ("reference", long), questions=("red " * 128,)))
+    asked = group(long, ("input", long), ("reference", long), questions=("red " * 128,))
+    found, _ = rows(texts, asked, layout=layout)
     assert len(found) > 2
     ends = [0, *CONTEXT_AT.values(), CONTEXT_POSITIONS]
     for row in found:
