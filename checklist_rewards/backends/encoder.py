@@ -13,9 +13,8 @@ strongest sign that something is mentioned, and the model does not need to learn
 trained with the input and the reference, they are in the row too (`encoder_rows.py`). They and the target attend to
 each other, and every question attends to all of them.
 
-A *matched* model (also created by `distill` from a BERT) reads each question in a row with the target, where both
-attend to each other. The tokens that occur in both texts are marked in the same way, on both sides. The target is
-computed again for every question; the agreement with people is slightly better (docs/studies/realsumm.md).
+A *matched* model (created by earlier versions) reads each question in a row with the target, where both attend to each
+other. The tokens that occur in both texts are marked in the same way, on both sides.
 
 Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained. The `config.json` of a
 model contains the layout under the key `LAYOUT`.
@@ -208,29 +207,10 @@ def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
 
 
-def _inputs(rows: Sequence[Sequence[Segment]], pad: int = 0) -> list[torch.Tensor]:
-    """Ids, positions and token types, each of shape (rows, tokens)."""
-    ids = [[token for segment in row for token in segment.tokens] for row in rows]
-    positions = [
-        [place for segment in row for place in range(segment.start, segment.start + len(segment.tokens))]
-        for row in rows
-    ]
-    kinds = [[kind for segment in row for kind in segment.kinds] for row in rows]
-    return [_padded(ids, pad), _padded(positions, 0), _padded(kinds, 0)]
-
-
-def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
-
-
-def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
-    return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
-
-
 def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    segments = [[Segment(0, row.target, row.kinds or []), *row.context] for row in rows]
+    segments = [[Segment(0, row.target, row.kinds), *row.context] for row in rows]
     ids, positions, kinds = _inputs(segments, model.config.pad_token_id or 0)
-    visible = _padded([[1] * row.length for row in rows], 0)
+    visible = _padded([[1] * row.length for row in rows])
     inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
     if any(row.context for row in rows):
         inputs["position_ids"] = positions.to(model.device)
@@ -241,3 +221,20 @@ def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
         weights = visible.to(hidden)[..., None]
         return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
     return model(**inputs).logits[:, 0]
+
+
+def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
+    return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
+
+
+def _inputs(rows: Sequence[Sequence[Segment]], pad: int = 0) -> list[torch.Tensor]:
+    """Ids, positions and token types, each of shape (rows, tokens)."""
+    ids = [[token for segment in row for token in segment.tokens] for row in rows]
+    positions = [[place for segment in row for place in segment.positions] for row in rows]
+    kinds = [[kind for segment in row for kind in segment.kinds] for row in rows]
+    return [_padded(ids, pad), _padded(positions), _padded(kinds)]
+
+
+def _padded(rows: Sequence[Sequence[int]], value: int = 0) -> torch.Tensor:
+    """Rows of numbers as a tensor of shape (rows, tokens), padded on the right."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)

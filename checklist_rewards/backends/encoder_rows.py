@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.tokens import Ids, TextEncoder
 
-LAYOUT = "checklist_layout"
-PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"
+LAYOUT, PACKED, MATCHED = "checklist_layout", "packed", "matched"
 WINDOW = 256
 """Maximum number of tokens of a target in one row, including special tokens."""
 OVERLAP = (WINDOW - 2) // 2
@@ -51,7 +50,12 @@ class Segment(NamedTuple):
     start: int
     """Position of the first token."""
     tokens: Ids
-    kinds: list[int]
+    kinds: Sequence[int]
+
+    @property
+    def positions(self) -> range:
+        """The position of each token."""
+        return range(self.start, self.start + len(self.tokens))
 
 
 class EncoderRow(NamedTuple):
@@ -59,7 +63,7 @@ class EncoderRow(NamedTuple):
 
     target: list[int]
     questions: list[tuple[int, list[int]]]
-    kinds: list[int] | None = None
+    kinds: Sequence[int] = ()
     """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second. In a
     matched pair, 1 for tokens that occur in both texts."""
     context: tuple[Segment, ...] = ()
@@ -123,11 +127,9 @@ class EncoderTexts:
             )
 
 
-def rows_of(
-    texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup], *, window: int = WINDOW
-) -> tuple[list[EncoderRow], int]:
+def rows_of(texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup]) -> tuple[list[EncoderRow], int]:
     """Create the input rows for targets (the prefixes of groups) and their questions (the tails), in the layout and
-    with the context of the model. Questions of more than 128 tokens are skipped. A row has at most `window` tokens of
+    with the context of the model. Questions of more than 128 tokens are skipped. A row has at most `WINDOW` tokens of
     a target, limited by the model's number of positions.
 
     Returns:
@@ -136,7 +138,7 @@ def rows_of(
     """
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
-    window = min(window, limit)
+    window = min(WINDOW, limit)
     layout, known = layout_of(model), context_of(model.config)
     contexts = [{name: text for name, text in group.context if name in known} for group in groups]
     distinct = list(dict.fromkeys(chain(*(group.tails for group in groups), *(each.values() for each in contexts))))
@@ -157,9 +159,9 @@ def rows_of(
                 row = EncoderRow(texts.framed(part), [], context=texts.segments(context, set(part)))
                 rows += [row._replace(questions=batch) for batch in _filled(framed, _ROW_TOKENS - row.shared)]
         else:
-            room_limit = min(limit, *CONTEXT_AT.values()) if context else limit
+            room = min(limit, *CONTEXT_AT.values()) if context else limit
             for place, ids in fitting:
-                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), room_limit)):
+                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), room)):
                     row = EncoderRow(pair, [(place, [])], kinds)
                     rows.append(_matched(row, texts, context) if layout == MATCHED else row)
     return rows, floor_tokens
@@ -190,18 +192,16 @@ def _place(ids: Ids, part: Ids, start: int) -> int:
 
 
 def _matched(row: EncoderRow, texts: EncoderTexts, context: Mapping[str, Ids]) -> EncoderRow:
-    assert row.kinds is not None
     sides: tuple[set[int], set[int]] = (set(), set())
     for token, kind in zip(row.target, row.kinds, strict=True):
         sides[kind].add(token)
-    shared = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # without the special tokens around the row
-    kinds = [int(token in shared) for token in row.target]
-    return row._replace(kinds=kinds, context=texts.segments(context, sides[1]))
+    both = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # without the special tokens around the row
+    return row._replace(kinds=[int(token in both) for token in row.target], context=texts.segments(context, sides[1]))
 
 
-def layout_of(model: Any) -> str:
-    """The layout of a model's input rows: "packed", "matched" or "pairs"."""
-    return getattr(model.config, LAYOUT, PAIRS)
+def layout_of(model: Any) -> str | None:
+    """The layout of a model's input rows: `PACKED`, `MATCHED`, or None for plain pairs."""
+    return getattr(model.config, LAYOUT, None)
 
 
 def context_of(config: Any) -> tuple[str, ...]:

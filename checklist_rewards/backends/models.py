@@ -118,8 +118,7 @@ def model_folder(model: str | Path, revision: str | None = None) -> Path:
 def config_of(model: str | Path, revision: str | None = None) -> dict[str, Any]:
     """The content of a model's `config.json`, read without loading the model. Raises [`ModelError`] as
     [`resolve_model`] does, or if the file is not valid."""
-    resolved = resolve_model(model, revision)
-    path = Path(resolved) / "config.json" if Path(resolved).is_dir() else _hub_config(resolved, revision)
+    path = model_folder(model, revision) / "config.json"
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError) as error:
@@ -382,7 +381,7 @@ def _add_adapter(model: Any, adapter: str) -> str | None:
         if "ignore_mismatched_sizes" not in str(error):
             raise
         return "its weights have other sizes"
-    if info is None:  # older versions of transformers only log it
+    if info is None:  # transformers 5.1 to 5.6 only log it
         return None
     lost = [*sorted(info.unexpected_keys), *sorted(info.missing_keys)]
     return f"{len(lost)} of its weights have no place or are missing, such as {lost[0]}" if lost else None

@@ -8,9 +8,8 @@ and *foot* (the text after it). The following differences between templates are 
 - Some templates strip the white space around a message.
 - Some templates take the content of a message as typed blocks only.
 - A read starts where an answer without a thought starts. Thinking is switched off in the template's own way, and what
-  the template writes between its generation prompt and such an answer (a recipient, an empty thought, a line break) is
-  part of the foot. A thought that the generation prompt still opens is closed at once.
-- gpt-oss models choose the channel of their answer. A read opens the final channel.
+  the template writes between its generation prompt and such an answer (a recipient, the final channel of gpt-oss, an
+  empty thought, a line break) is part of the foot. A thought that the generation prompt still opens is closed at once.
 - A read may follow a thought that the model has written. How a template opens and closes a thought is found by
   rendering an assistant message that has one (`reasoning_content`, as in Qwen3, or `thinking`, as in gpt-oss).
 - Some models write a thought before every answer, and their template has no switch. Where the template asks for a
@@ -57,9 +56,8 @@ _COMPLETIONS = {
 }
 """What models write after a generation prompt with this end and before an answer, where their template does not show
 it: Seed-OSS with a budget of 0, Hunyuan A13B, Apriel, Gemma 4."""
+_ANALYSIS, _FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
 _NAMES_THOUGHTS = re.compile("think|reason", re.IGNORECASE)
-_ASSISTANT, _FINAL = "<|start|>assistant", "<|channel|>final<|message|>"
-_ANALYSIS = "<|channel|>analysis<|message|>"
 _CUE = "Answer:"
 
 
@@ -105,8 +103,6 @@ class ChatTemplate:
         self._tokenizer = tokenizer
         self.image_token = ""
         """What stands for an image in the texts of a model that sees and has no template."""
-        self.marks_channels = "<|channel|>" in (self._source() or "")
-        """Whether special tokens separate thinking and answer, as in gpt-oss."""
 
     def frame(self, system: str | None, *, think: bool = False) -> Frame:
         """The text around a user message, after a system message if there is one. `think` is whether the model may
@@ -130,8 +126,8 @@ class ChatTemplate:
             return ThoughtFormat("", closing)
         if foot.rstrip().endswith(THINK):  # opened, but the template drops finished thoughts, as DeepSeek-R1's
             return ThoughtFormat("", f"\n{END_THINK}\n\n")
-        if self.marks_channels and foot.endswith(_ASSISTANT):
-            return ThoughtFormat(_ANALYSIS, f"<|end|>{_ASSISTANT}{_FINAL}")
+        if self.frame(None).foot == foot + _FINAL:  # a template of gpt-oss that drops thoughts
+            return ThoughtFormat(_ANALYSIS, f"<|end|><|start|>assistant{_FINAL}")
         return NO_FORMAT
 
     @cached_property
@@ -307,8 +303,6 @@ class ChatTemplate:
         with thinking switched off, and the system message if there is one."""
         if not self._source():
             return foot
-        if self.marks_channels and foot.endswith(_ASSISTANT):
-            return foot + _FINAL
         lead = self._lead(rules)
         if lead.startswith(foot):
             # Models write a space with the next word; alone, it would be another token.

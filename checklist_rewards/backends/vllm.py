@@ -89,10 +89,6 @@ _UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
-_GUARD_NEEDED = (
-    "vLLM starts its engine in a separate process, which imports {} again: put the code that scores{} under "
-    "`if __name__ == '__main__':`."
-)
 _GUARD = """
 import contextlib, select, signal, sys
 parent, *engine = map(int, sys.argv[1:])
@@ -157,7 +153,6 @@ class VLLMBackend(Backend):
         self._users = 0
         self._counting = threading.Lock()
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
-        _refuse_while_importing()
         _warn_about_sharing()
         try:
             with _loading, _ended_unless_loaded() as children:
@@ -660,13 +655,6 @@ def _short(error: Exception) -> str:
     return textwrap.shorten(f"{type(error).__name__}: {error}", 400, placeholder=" …")
 
 
-def _refuse_while_importing() -> None:
-    # multiprocessing starts a child by importing the script again. A script that loads an engine on import would do so
-    # endlessly.
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise ModelError(_GUARD_NEEDED.format("this script", ""))
-
-
 def _refuse_unguarded_script() -> None:
     """Raise [`UnguardedScriptError`] if the main script is at a line that a child process would run again. Without it,
     the child runs the whole script up to here, and vLLM then reports only that its engine has not started."""
@@ -678,7 +666,10 @@ def _refuse_unguarded_script() -> None:
     while frame is not None:
         is_script = frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"
         if is_script and not _guarded(path, frame.f_lineno):
-            raise UnguardedScriptError(_GUARD_NEEDED.format(path, f" (line {frame.f_lineno})"))
+            raise UnguardedScriptError(
+                f"vLLM starts its engine in a separate process, which imports {path} again: put the code that scores "
+                f"(line {frame.f_lineno}) under `if __name__ == '__main__':`."
+            )
         frame = frame.f_back
 
 

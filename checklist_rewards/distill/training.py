@@ -1,11 +1,10 @@
 """Fine-tuning a cross-encoder on labelled pairs, with sentence-transformers' trainer.
 
-A BERT is trained on packed rows by default (`backends/encoder.py`): all questions of a target are in one row, which
-takes a fifth of the tokens of pairs when targets are long and questions short. With `layout="matched"` it is trained
-on pairs of target and question, and reading takes correspondingly longer. Other encoders are always trained on pairs.
-If labels have an input or a reference, a BERT reads it in training and afterwards; other encoders do not. The loss is
-binary cross-entropy with soft labels. Word embeddings are frozen by default: they are half of the
-parameters of a small model, and their gradients take a third of the training time on a CPU.
+A BERT is trained on packed rows (`backends/encoder.py`): all questions of a target are in one row, which takes a
+fifth of the tokens of pairs when targets are long and questions short. Other encoders are trained on pairs. If labels
+have an input or a reference, a BERT reads it in training and afterwards; other encoders do not. The loss is binary
+cross-entropy with soft labels. Word embeddings are frozen by default: they are half of the parameters of a small
+model, and their gradients take a third of the training time on a CPU.
 
 Attention has no dropout, because PyTorch would keep the attention matrices of all layers for the backward pass. The
 eight longest summaries of REALSumm (376 questions) took 15 GB and 78 s with dropout, and 3.4 GB and 34 s without.
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import torch
 from annotated_types import Ge
@@ -54,8 +53,6 @@ from checklist_rewards.validation import finite
 
 _TRIM_STEPS = 10
 RECENT_STEPS = 50
-_PAIRS = 8
-"""Number of matched pairs per step that replace one target with its questions."""
 _CONTEXT_LETTERS = 4 * MAX_CONTEXT
 _CHUNK_TOKENS = 4096
 """Tokens that are in memory at once, with padding. Attention takes memory of their number times the row length."""
@@ -79,10 +76,7 @@ class Training(Config):
     learning_rate: float = 1.5e-4
     """Peak learning rate, with linear warmup over the first tenth of the steps and linear decay to 0."""
     targets: Annotated[int, Ge(1)] = 4
-    """Targets per step, with all their questions. With matched pairs, each target is replaced by 8 pairs of any
-    targets, which limits the memory of a step."""
-    layout: Literal["packed", "matched"] = "packed"
-    """Input layout of a BERT; see `backends/encoder.py`."""
+    """Targets per step, with all their questions."""
     freeze_embeddings: bool = True
     """Do not train word embeddings."""
     bf16: bool | None = Field(default=None, validate_default=True)
@@ -188,7 +182,7 @@ def train_encoder(
     model: Any = encoder.model
     context: dict[str, int] = {}
     if model.config.model_type == "bert":
-        setattr(model.config, LAYOUT, training.layout)
+        setattr(model.config, LAYOUT, PACKED)
         counts = {name: sum(bool(getattr(pair, name)) for pair in pairs) for name in CONTEXT_AT}
         context = {name: count for name, count in counts.items() if count}
     if context:
@@ -264,7 +258,7 @@ def train_encoder(
 def _trim() -> None:
     """Return freed memory to the system.
 
-    Batches have different shapes and glibc keeps their freed memory: 3.3 GB after 25 steps on matched pairs, 0.9 GB
+    Batches have different shapes and glibc keeps their freed memory: 3.3 GB after 25 steps on pairs, 0.9 GB
     with this call, without measurable cost in time.
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
@@ -313,16 +307,10 @@ class PackedLoss(torch.nn.Module):
 
 
 class Batches(torch.utils.data.BatchSampler):
-    """Batches of pair indices: targets of similar length with all their questions, in a new order every epoch.
-
-    If questions are not packed, a batch has pairs instead of whole targets.
-    """
+    """Batches of pair indices: targets of similar length with all their questions, in a new order every epoch."""
 
     def __init__(self, pairs: Sequence[Labelled], training: Training):
-        if training.layout == PACKED:
-            self.units, self.size = list(by_target(pairs).values()), training.targets
-        else:
-            self.units, self.size = [[place] for place in range(len(pairs))], training.targets * _PAIRS
+        self.units, self.size = list(by_target(pairs).values()), training.targets
         self.lengths = [
             len(pairs[places[0]].target)
             + sum(min(len(text), _CONTEXT_LETTERS) for _, text in context_texts(pairs[places[0]]))

@@ -8,6 +8,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Answer, Engine, ReadGroup, Reply, Sampling, Usage, is_transient
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.tokens import TextEncoder
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges.remote import RewardServer
@@ -83,11 +84,14 @@ def test_a_server_that_bills_nothing_is_counted_at_the_bound(fault_server):
     assert budget.spent > spent + 132e-6
 
 
-def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket):
+def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket, monkeypatch):
     prices = {"pocket": (1.0, 0.0)}
     group = [ReadGroup("Be fair.", "A text of some words. ", ("Is it short?", "Is it long?"))]
     exact = pocket.read(group, LABELS)[1].prompt_tokens
+    texts, data = [], TextEncoder.data
+    monkeypatch.setattr(TextEncoder, "data", lambda *given: texts.extend(given[1]) or data(*given))
     assert read(pocket, Budget(exact * 1e-6, prices), group, "pocket") == [None, None]
+    assert sum("A text of some" in text for text in texts) == 1  # the engine does not tokenize it again
     assert read(pocket, Budget((exact - 1) * 1e-6, prices), group, "pocket")[1] is not None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import (
@@ -153,6 +153,13 @@ def test_transformers_takes_a_dtype_and_a_lora_adapter(adapter):
     merged.model = peft.PeftModel.from_pretrained(merged.model, adapter).merge_and_unload()
     again = torch.tensor([a.logprobs for a in merged.read(GROUPS, LABELS)[0]])
     assert (read(tuned) - again).abs().max() < 1e-4
+
+
+def test_an_adapter_is_taken_from_a_version_of_transformers_that_does_not_report_its_weights(adapter, monkeypatch):
+    load = PreTrainedModel.load_adapter
+    monkeypatch.setattr(PreTrainedModel, "load_adapter", lambda *args: load(*args) and None)  # as 5.1 to 5.6
+    monkeypatch.setattr(engines, "_engines", {})
+    assert (read(transformers_engine(adapter=adapter)) - read(transformers_engine())).abs().max() > 0.01
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """Engines around models that are in memory: what they answer, who they are, and what they leave behind."""
 
 import copy
+import shutil
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, Sampling, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, Sampling, model_identity, pocket_dir
 from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Ask
@@ -119,13 +122,19 @@ def test_a_named_adapter_reads_with_that_adapter_and_has_an_identity_of_its_own(
         Engine.of_model(model, adapter="other")
 
 
-def test_weights_that_are_not_those_of_the_files_have_another_identity():
+def test_weights_that_are_not_those_of_the_files_have_another_identity(tmp_path):
     merged = policy().merge_and_unload()
     assert FILED.identity != Engine.of_model(merged).identity == Engine.of_model(copy.deepcopy(merged)).identity
     changed = pocket()
     with torch.no_grad():
         changed.get_output_embeddings().weight[200, 3] += 4.0
     assert Engine.of_model(changed).identity != FILED.identity
+    folder = Path(shutil.copytree(pocket_dir(), tmp_path / "model"))
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"other.{name}": weight for name, weight in weights.items()}, folder / "model.safetensors")
+    unknown = pocket()  # the files have no weight of it
+    unknown.config._name_or_path = str(folder)
+    assert Engine.of_model(unknown).identity != model_identity(folder)
     before = weights_hash(merged)
     with torch.no_grad():
         merged.get_output_embeddings().weight[-1, -1] += 0.25

@@ -167,6 +167,7 @@ def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_
         answer = loop.run(connection.post("/moved", {"a": "ä"}, prefix="abc"))
         assert answer == {"choices": [{}]}
     [first, second] = received
+    assert "Cookie: to=replica-2" in second[0]  # of the load balancer, whose address has no name
     for path, (head, body) in (("/v1/moved", first), ("/v1/here", second)):
         line, *lines = head.split("\r\n")
         headers = dict(pair.split(": ", 1) for pair in map(str.lower, lines) if pair)
@@ -195,7 +196,8 @@ def recording(ssl=None):
             if head.startswith("CONNECT"):
                 writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
             elif "/moved" in head:
-                writer.write(b"HTTP/1.1 307 Moved\r\nLocation: /v1/here\r\nContent-Length: 0\r\n\r\n")
+                start = "HTTP/1.1 307 Moved\r\nLocation: /v1/here\r\nSet-Cookie: to=replica-2; Path=/\r\n"
+                writer.write(f"{start}Content-Length: 0\r\n\r\n".encode())
             else:
                 start = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
                 writer.write(f"{start}Content-Length: {len(packed)}\r\n\r\n".encode() + packed)

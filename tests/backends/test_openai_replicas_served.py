@@ -138,8 +138,10 @@ def test_stored_reads_do_not_depend_on_the_addresses(tmp_path):
         assert scorer.receipt.stored == 4 * len(QUESTIONS) and not any(server.received for server in servers[2:])
 
 
-def test_the_address_of_one_server_stays_part_of_its_identity():
-    assert Engine("judge", base_url="http://one/v1").identity == "judge@http://one/v1"
+def test_the_address_of_one_server_stays_part_of_its_identity(monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert Engine("gpt", "openai").identity == "gpt@https://api.openai.com/v1"
+    assert Engine("judge", base_url="http://one/v1/").identity == "judge@http://one/v1"
     assert Engine("judge", base_url=["http://one/v1"]).identity == "judge@http://one/v1"
     assert Engine("judge", base_url=["http://one/v1", "http://two/v1"]).identity == "judge@replicas"
     assert Engine("judge", base_url="http://two/v1, http://one/v1/").identity == "judge@replicas"
@@ -164,7 +166,8 @@ def test_addresses_that_cannot_be_used_are_refused(backend, base_url, message):
 
 def test_computed_tokens_are_added_up_over_the_replicas():
     with replicas(3, VLLM_CARD) as servers:
-        scorer = scorer_of(OpenAIBackend(MODEL, [server.address for server in servers], **FAST))
+        backend = OpenAIBackend(MODEL, [server.address for server in servers], **FAST)
+        scorer = scorer_of(backend)
         scorer.score_batch(samples(3, "first "))
         known = scorer.receipt
         scorer.score_batch(samples(30))
@@ -172,8 +175,16 @@ def test_computed_tokens_are_added_up_over_the_replicas():
         computed = scorer.receipt.computed_tokens - known.computed_tokens
         assert spent > 0 and computed == pytest.approx(spent / 2, abs=3)
         servers[1].breaks(REFUSED)
-        scorer.score_batch(samples(30, "again "))
+        for number in range(4):
+            scorer.score_batch(samples(30, f"during {number} "))
         assert scorer.receipt.computed_tokens is None  # the counters of a replica that is down are missing
+        servers[1].recovers()
+        for number in range(1000):
+            scorer = scorer_of(backend)
+            scorer.score_batch(samples(8, f"after {number} "))
+            if scorer.receipt.computed_tokens is not None:
+                break
+        assert scorer.receipt.computed_tokens is not None
 
 
 def test_requests_name_their_prefix_for_a_router():

@@ -48,6 +48,11 @@ def test_a_thought_is_opened_and_closed_as_the_template_does(name):
     assert (chat.template.thoughts == NO_FORMAT) == (closing == "\n\n")  # then the label follows "Answer:"
 
 
+def test_a_template_of_gpt_oss_that_drops_thoughts_has_its_channels():
+    template = trl_template("gptoss").replace("message.thinking", "message.nothing")
+    assert ChatTokenizer(tokenizer("GPT-2", template)).template.thoughts[:2] == CHANNELS["gptoss"]
+
+
 @pytest.mark.parametrize("name", ["qwen3", "glm4moe", "gptoss", "nemotron_3_nano", "qwen3_6"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):

@@ -27,15 +27,6 @@ def test_a_batch_has_whole_targets_and_an_epoch_every_pair_once_in_an_order_of_i
     assert first != second and first == list(Batches(pairs, Training(targets=8)))
 
 
-def test_matched_pairs_are_batched_by_the_pair_so_that_many_questions_take_no_more_memory():
-    pairs = [Labelled("a text", f"q{n}", 1.0, "g") for n in range(100)]
-    training = Training(targets=4, layout="matched")
-    batches = list(Batches(pairs, training))
-    assert sorted(map(len, batches)) == [4, 32, 32, 32]
-    assert sorted(place for batch in batches for place in batch) == list(range(100))
-    assert training.steps(pairs) == 2 * 4
-
-
 def test_a_batch_of_many_tokens_is_computed_in_chunks_with_the_same_loss_and_gradients(tmp_path, monkeypatch):
     from sentence_transformers import CrossEncoder
 
@@ -117,8 +108,6 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
         train_encoder(mentions(2), tmp_path / "judge", base=str(tmp_path / "missing"))
     with pytest.raises(SampleError, match="epochs=0 is not allowed"):
         Training(epochs=0)
-    with pytest.raises(SampleError, match="layout='pairs' is not known; allowed: 'packed', 'matched'"):
-        Training(layout="pairs")
     short = tiny_bert(tmp_path / "short", positions=256)
     with pytest.raises(
         ModelError, match="has 256 positions; training on labels with an input or a reference needs 512"

@@ -15,7 +15,7 @@ from checklist_rewards.backends import Engine, choose_backend, encoder, is_encod
 from checklist_rewards.backends.base import ReadGroup, Sampling
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.encoder import EncoderBackend
-from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_of
+from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.folds import read_pairs
 from checklist_rewards.distill.training import Training, train_encoder
@@ -32,11 +32,6 @@ IT = ChecklistItem(question="does it mention it ?")
 TARGET = "red cat dog tree river"
 
 
-@pytest.fixture(scope="module", params=["packed", "matched"])
-def layout(request):
-    return request.param
-
-
 def trained(place, pairs, epochs, **settings):
     """The folder of a judge, trained for a few seconds, and what was recorded of it."""
     more = {"learning_rate": 5e-3, "targets": 16, "freeze_embeddings": False, "bf16": False}
@@ -46,9 +41,9 @@ def trained(place, pairs, epochs, **settings):
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory, layout):
+def judge(tmp_path_factory):
     """A judge of two tasks, of which one has a reference."""
-    return trained(tmp_path_factory.mktemp("encoder"), compared(200) + mentions(60), 8, layout=layout)
+    return trained(tmp_path_factory.mktemp("encoder"), compared(200) + mentions(60), 8)
 
 
 @pytest.fixture(scope="module")
@@ -95,18 +90,11 @@ def test_a_folder_is_known_for_an_encoder_and_scored_with_like_any_model(folder)
     assert score.pass_rate == 0.5
 
 
-def test_packed_each_target_is_read_once_and_matched_its_common_tokens_are_marked(engine, layout):
+def test_each_target_is_read_once(engine):
     target = ReadGroup(None, "red cat", tuple(asked(word).question for word in WORDS[:4]))
     _, cost = engine.read([target], YES_NO)
-    [row, *_], _ = rows_of(engine.texts, engine.model, [target])
-    assert cost.floor_tokens == (2 + 2) + 4 * (5 + 2)
-    if layout == "packed":
-        assert cost.computed_tokens == cost.floor_tokens and row.kinds is None  # marked when the row is computed
-        assert cost.prompt_tokens == 4 * ((2 + 2) + (5 + 2))
-    else:  # anew for every question, the two framed together
-        assert cost.computed_tokens == cost.prompt_tokens == 4 * (2 + 5 + 3)
-        tokens = engine.texts.tokenizer.convert_ids_to_tokens(row.target)
-        assert [token for token, kind in zip(tokens, row.kinds, strict=True) if kind] == ["red", "red"]
+    assert cost.computed_tokens == cost.floor_tokens == (2 + 2) + 4 * (5 + 2)
+    assert cost.prompt_tokens == 4 * ((2 + 2) + (5 + 2))
 
 
 def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine, monkeypatch):

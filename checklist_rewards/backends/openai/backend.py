@@ -502,7 +502,7 @@ class OpenAIBackend(Backend):
         return [replace(r, text=f"{THINK}{r.text}") if _may_be_thought(r) else r for r in replies]
 
     def _room(self, messages: Messages) -> int:
-        """Number of tokens that the context leaves for a reply, as far as known here. An image counts as few tokens;
+        """Number of tokens that the context leaves for a reply, as far as known here. An image counts as a few tokens;
         see [`_room_beside_images`]."""
         if self.tokens is None:
             return self.limit

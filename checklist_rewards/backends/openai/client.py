@@ -52,7 +52,6 @@ from checklist_rewards.backends.openai.limits import Limiter
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 from checklist_rewards.backends.openai.wire import (
     AT_FIRST,
-    NOT_SERVED,
     RATE_LIMITED,
     TIMED_OUT,
     UNAVAILABLE,
@@ -287,12 +286,11 @@ class Connection:
         content = body if isinstance(body, bytes) else serialized(body)
         return await self._send(_Request(path, content, key, tokens, patience, prefix, reads))
 
-    async def texts(self, path: str) -> list[str | None]:
+    async def texts(self, path: str) -> list[str]:
         """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
-        is relative to the address without "/v1". "" from a replica that does not serve it to this client; None without
-        an answer in time."""
+        is relative to the address without "/v1". "" from a replica that does not send it in time."""
         found = await asyncio.gather(*(self._quickly(place, path) for place in range(len(self.addresses))))
-        return [text if status == 200 else "" if status in (401, 403, *NOT_SERVED) else None for status, text in found]
+        return [text if status == 200 else "" for status, text in found]
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Post a request that is not essential to one replica after the other, each in one attempt, until one answers

