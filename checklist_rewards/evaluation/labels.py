@@ -24,7 +24,7 @@ from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredTex
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.images import PLACE, is_logged, path_in
-from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.judges.labels import LabelCell, label_in, read_column
 from checklist_rewards.keys import image_key, worded
 from checklist_rewards.messages import with_places
 from checklist_rewards.rows import INPUTS, Columns
@@ -138,7 +138,9 @@ class Labels:
                         "text."
                     )
                 if same is None:
-                    warn_of_no_text(scored, "id" if have_ids else "row number", f"the labels of {path}")
+                    known = known_text(scored.data, scored.columns) is not None
+                    by = "id" if have_ids else "row number"
+                    warn_of_no_text(scored, by, f"the labels of {path}", candidate.where if known else None)
             found.append(label)
         names = {row.id for row in rows}
         unused = [name for name in labels if name not in names]
@@ -159,7 +161,8 @@ def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
     """The cell with the labels of a row. Labels of another checklist than the scored one, such as an earlier version,
     are put into the order of the scored questions, with None for a question that was not labelled. Raises
     [`SampleError`] if it cannot be known which questions were labelled."""
-    value, checklist = source.data.get(key), row.checklist if source is row else source.data.get(CHECKLIST)
+    value = label_in(source.data, key, source.where)
+    checklist = row.checklist if source is row else source.data.get(CHECKLIST)
     if checklist in (None, "") or row.score is None:
         return value
     value = decoded(value)  # CSV
@@ -265,11 +268,12 @@ def _check_prompts(row: ScoredText, other: ScoredText) -> None:
         )
 
 
-def warn_of_no_text(row: ScoredText, by: str, others: str = "rows") -> None:
-    """Warn that a text that was judged is compared with a row that may be about another one."""
+def warn_of_no_text(row: ScoredText, by: str, others: str = "rows", where: str | None = None) -> None:
+    """Warn that a text that was judged is compared with a row that may be about another one; `where` is the row whose
+    text is not known if it is the other one."""
     if row.score is not None and not row.score.no_answer:
         why = "because this column has no text to compare, or may have gold answers"
-        warn_once(row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
+        warn_once(where or row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
 
 
 def same_text(one: Mapping[str, Any], other: Mapping[str, Any], columns: Columns | None = None) -> bool | None:

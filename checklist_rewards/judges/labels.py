@@ -6,7 +6,7 @@ A cell labels the items of its row one by one (a list in their order, or a mappi
 The column decides what its cells mean, not the single cell. A column that labels items in one row does so in all rows;
 true, false, yes and no label the item where all rows have one, and so do 1 and 0. Other numbers are of whole texts and
 have one scale: a column with yes, no or fractions between 0 and 1 is on the scale from 0 to 1, and a 4 in it is
-refused with its row. No label is ever left out because of its value.
+refused with its row. No label is ever left out because of its value. [`label_in`] unwraps what annotation tools write.
 
 [`read_labelled`] reads files of labelled texts for training and for few-shot examples: one [`Labelled`] per label.
 """
@@ -49,6 +49,25 @@ class LabelCell:
     value: Any
     items: Sequence[ChecklistItem] = ()
     """The items of the row; empty if the row has a single question, which the cell labels."""
+
+
+def label_in(row: Mapping[str, Any], key: str, where: str) -> Any:
+    """The cell with the labels of a row. A list that an annotation tool has put around one label is removed: that of
+    Label Studio around a rating or number (`[{"rating": 4}]`), and that of Argilla around the answers of annotators,
+    whose names are in a column beside it. Raises a [`SampleError`] for the answers of several, which are not those to
+    several items."""
+    value = row.get(key)
+    inner = decoded(value)
+    if not isinstance(inner, list):
+        return value
+    if isinstance(states := decoded(row.get(f"{key}.status")), list) and f"{key}.users" in row:
+        answers = [answer for answer, state in zip(inner, states, strict=False) if state == "submitted"]
+        if len(answers) > 1:
+            raise SampleError(f"{where}: {key!r} has answers of {len(answers)} annotators; write one label per row.")
+        return answers[0] if answers else None
+    if len(inner) == 1 and isinstance(inner[0], Mapping) and {*inner[0]} in ({"rating"}, {"number"}):
+        return next(iter(inner[0].values()))
+    return value
 
 
 def read_column(
@@ -166,9 +185,11 @@ def read_labelled(
             found[place] = _of_judge(row)
         elif LABELS in row.data and not (label_key in row.data and {question_key, "item"} & row.data.keys()):
             checklist = columns.checklist_of(row.data, row.where)
-            listed[place] = LabelCell(row.where, row.data[LABELS], () if checklist is None else checklist.items)
+            items = () if checklist is None else checklist.items
+            listed[place] = LabelCell(row.where, label_in(row.data, LABELS, row.where), items)
         else:
-            single[place] = LabelCell(row.where, columns.get(row.data, label_key, "--label-key", row.where))
+            columns.get(row.data, label_key, "--label-key", row.where)  # raises without the column
+            single[place] = LabelCell(row.where, label_in(row.data, label_key, row.where))
     cells = list(single.values())
     values = read_column(cells, label_key) if soft else [_parsed(cell, label_key) for cell in cells]
     for place, value in zip(single, values, strict=True):
