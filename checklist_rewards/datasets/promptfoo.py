@@ -8,25 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.rows import Row
 
-_ASSERTIONS = (
-    "contains",
-    "icontains",
-    "contains-all",
-    "icontains-all",
-    "contains-any",
-    "icontains-any",
-    "regex",
-    "starts-with",
-    "is-json",
-    "equals",
-)
+_CONTAINS = ("contains", "icontains", "contains-all", "icontains-all", "contains-any", "icontains-any")
+_ASSERTIONS = (*_CONTAINS, "regex", "starts-with", "is-json", "equals")
 _READ = ("type", "value", "weight", "metric")
 """The keys of an assertion that are read."""
 _OF_THE_JUDGE = ("threshold", "provider", "rubricPrompt")
@@ -37,7 +26,7 @@ _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 _TEMPLATE = re.compile(r"\{\{|\{%")
 _FILE = re.compile(r"(?s)(?:file://|exec:).*|[^\s{}]*[/*\\][^\s{}]*|[^\s{}]+\.\w{2,5}(?::\w+)?")
 """A prompt that names a file, or a pattern of files."""
-_FIELD = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]+))')
+_FIELD = re.compile(r'\s*(?:"([^"]*)"|([^,]+))')
 """A word in a text with several, which are separated by commas and may be in quotes."""
 
 
@@ -47,38 +36,42 @@ def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     a variable or an assertion that is in another file, for a variable that is missing, or a list, which is one test
     per entry, and for options that change the prompt or the text that is judged."""
     prompts, tests = _prompts(document.get("prompts"), path), document.get("tests")
-    shared = _mapping(document.get("defaultTest"), f"{path}, 'defaultTest'")
+    shared = _mapping(document, "defaultTest", str(path))
     if not isinstance(tests, list) or document.get("scenarios"):
         raise SampleError(f"{path}: 'tests' must be a list with all tests, without 'scenarios'; got {tests!r:.60}.")
-    for number, ((place, test), (nth, prompt)) in enumerate(product(enumerate(tests, 1), enumerate(prompts, 1)), 1):
-        where = f"{path}, test {place}" + (f", prompt {nth}" if len(prompts) > 1 else "")
-        test = _mapping(test, where)
-        values: dict[str, Any] = {}
-        options: dict[str, Any] = {}
-        for one in (shared, test):
-            values |= _mapping(one.get("vars"), f"{where}, 'vars'")
-            options |= _mapping(one.get("options"), f"{where}, 'options'")
+    for number, test in enumerate(tests, start=1):
+        where = f"{path}, test {number}"
+        if not isinstance(test, dict):
+            raise SampleError(f"{where}: expected a mapping, got {test!r:.60}.")
+        values = {**_mapping(shared, "vars", where), **_mapping(test, "vars", where)}
+        options = {**_mapping(shared, "options", where), **_mapping(test, "options", where)}
         for name, value in values.items():
             if isinstance(value, list) or str(value).startswith("file://"):
                 raise SampleError(
                     f"{where}: the variable {name!r} must be one value, got {value!r:.60}; write one test per value."
                 )
-        if changed := [name for name in _CHANGES if options.get(name)]:
-            raise SampleError(f"{where}: the option {changed[0]!r} cannot be imported; remove it.")
+        if changed := next(filter(options.get, _CHANGES), None):
+            raise SampleError(f"{where}: the option {changed!r} cannot be imported; remove it.")
         common = [] if options.get("disableDefaultAsserts") else shared.get("assert") or []
-        filled = [
-            {**entry, "value": _filled(entry["value"], values, f"{where}, assertion {place}")}
-            if isinstance(entry, dict) and "value" in entry
-            else entry
-            for place, entry in enumerate([*common, *(test.get("assert") or [])], start=1)
-        ]
-        yield Row(number, {**values, "prompt": _filled(prompt, values, where), "assert": filled}, where)
+        filled = filled_asserts([*common, *(test.get("assert") or [])], values, where)
+        for prompt in prompts:
+            yield Row(number, {**values, "prompt": _filled(prompt, values, where), "assert": filled}, where)
 
 
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise SampleError(f"{where}: expected a mapping, got {value!r:.60}.")
-    return value or {}
+def filled_asserts(asserts: list[Any], values: Mapping[str, Any], where: str) -> list[Any]:
+    """Assertions with the values of the variables of their test. Raises a [`SampleError`] as [`promptfoo_rows`]."""
+    return [
+        entry
+        if not isinstance(entry, Mapping) or "value" not in entry
+        else {**entry, "value": _filled(entry["value"], values, f"{where}, assertion {place}")}
+        for place, entry in enumerate(asserts, start=1)
+    ]
+
+
+def _mapping(outer: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(value := outer.get(key) or {}, Mapping):
+        raise SampleError(f"{where}: {key!r} must be a mapping, got {value!r:.60}.")
+    return value
 
 
 def _prompts(given: Any, path: Path) -> list[str]:
@@ -157,12 +150,12 @@ def _check_of_assertion(kind: str, value: Any) -> dict[str, Any] | None:
         return {"type": "json"} if value in (None, "") and not negated else None  # a value is a schema
     several = positive.endswith(("-any", "-all"))
     if several and isinstance(value, str):
-        value = [quoted.replace('""', '"') or plain.strip() for quoted, plain in _FIELD.findall(value)]
-    words = [word for word in (value if several and isinstance(value, list) else [value]) if word != ""]
+        value = [word for quoted, plain in _FIELD.findall(value) if (word := quoted or plain.strip())]
+    words = value if several and isinstance(value, list) else [value]
     if positive not in _ASSERTIONS or not words or any(type(word) not in (str, int, float) for word in words):
         return None
     words = list(map(str, words))
-    if "contains" in positive:
+    if positive in _CONTAINS:
         check = {"words": words, "whole_words": False, "ignore_case": positive.startswith("i")}
         if negated:
             return None if positive.endswith("-all") else {"type": "forbidden"} | check

@@ -52,13 +52,11 @@ class LabelCell:
 
 
 def label_in(row: Mapping[str, Any], key: str, where: str) -> Any:
-    """The cell with the labels of a row. A list that an annotation tool has put around one label is removed: that of
-    Label Studio around a rating or number (`[{"rating": 4}]`), and that of Argilla around the answers of annotators,
-    whose names are in a column beside it. Raises a [`SampleError`] for the answers of several, which are not those to
-    several items."""
+    """The cell with the labels of a row. A list that an annotation tool puts around one label is removed: Label Studio
+    around a rating (`[{"rating": 4}]`), and Argilla around the answers of annotators. Raises a [`SampleError`] for the
+    answers of several, which are not those to several items."""
     value = row.get(key)
-    inner = decoded(value)
-    if not isinstance(inner, list):
+    if not isinstance(inner := decoded(value), list):
         return value
     if isinstance(states := decoded(row.get(f"{key}.status")), list) and f"{key}.users" in row:
         answers = [answer for answer, state in zip(inner, states, strict=False) if state == "submitted"]

@@ -479,6 +479,24 @@ def test_each_test_of_promptfoo_is_asked_with_each_prompt(tmp_path, prompts):
     assert imported.left_out == {"threshold": len(texts), "provider": len(texts)}
 
 
+RESULT = {  # src/types/index.ts of promptfoo/promptfoo: EvaluateResult, a line of `promptfoo eval -o results.jsonl`
+    "prompt": {"raw": "On Mali.", "label": "On {{c}}."},
+    "vars": {"c": "Mali"},
+    "response": {"output": "Bamako.", "cached": False},
+    "success": True,
+    "testCase": MALI | {"options": {}},
+}
+
+
+def test_results_of_promptfoo_are_rows_with_the_variables_of_their_test(tmp_path):
+    keys = {"prompt_key": "prompt.raw", "target_key": "response.output", "checklist_key": "testCase.assert"}
+    imported = imported_rows(write_jsonl(tmp_path / "results.jsonl", RESULT), **keys)
+    [(row, checklist)] = imported.rows
+    assert (row["prompt"], row["target"]) == ("On Mali.", "Bamako.") and row["success"]
+    assert [item.question for item in checklist.items] == ["Does this describe the response?\nNames Mali."]
+    assert imported.left_out == {"prompt.label": 1}
+
+
 def asserted(**entry):
     return {"tests": [MALI | {"assert": [{"type": "llm-rubric", "value": "x"} | entry]}]}
 
@@ -492,8 +510,8 @@ def asserted(**entry):
         ),
         *(({"tests": tests}, "must be a list with all tests") for tests in ("file://tests.csv", None)),
         ({"scenarios": [{"tests": [MALI]}]}, "must be a list with all tests, without 'scenarios'"),
-        ({"defaultTest": "file://all.yaml"}, "'defaultTest': expected a mapping, got 'file://all.yaml'"),
-        ({"tests": [MALI | {"vars": "file://v.yaml"}]}, "test 1, 'vars': expected a mapping, got 'file://v.yaml'"),
+        ({"defaultTest": "file://all.yaml"}, "'defaultTest' must be a mapping, got 'file://all.yaml'"),
+        ({"tests": [MALI | {"vars": "file://v.yaml"}]}, "test 1: 'vars' must be a mapping, got 'file://v.yaml'"),
         ({"defaultTest": {"options": {"transform": "output.a"}}}, "the option 'transform' cannot be imported"),
         (asserted(value="file://rubric.txt"), "assertion 1: expected a text, got 'file://rubric.txt'"),
         (asserted(transform="output.a"), "item 1: the key 'transform' cannot be imported"),
