@@ -422,7 +422,11 @@ def _folds(kind: str, reads: Sequence[LabelledRead], seed: int) -> list[tuple[li
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about rare labels that are missing in a fold
         try:
-            folds = list(splitter.split(np.zeros(len(reads)), [read.label for read in reads], groups))
+            folds = list(
+                splitter.split(
+                    np.zeros(len(reads)), [list(read.item.values).index(read.label) for read in reads], groups
+                )
+            )
         except ValueError as error:
             raise SampleError(f"{kind} items: the labelled reads cannot be split into folds ({error}).") from None
     return [(train.tolist(), held_out.tolist()) for train, held_out in folds if len(held_out)]

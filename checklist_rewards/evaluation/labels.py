@@ -138,9 +138,7 @@ class Labels:
                         "text."
                     )
                 if same is None:
-                    known = known_text(scored.data, scored.columns) is not None
-                    by = "id" if have_ids else "row number"
-                    warn_of_no_text(scored, by, f"the labels of {path}", candidate.where if known else None)
+                    warn_of_no_text(scored, "id" if have_ids else "row number", f"the labels of {path}")
             found.append(label)
         names = {row.id for row in rows}
         unused = [name for name in labels if name not in names]
@@ -268,12 +266,11 @@ def _check_prompts(row: ScoredText, other: ScoredText) -> None:
         )
 
 
-def warn_of_no_text(row: ScoredText, by: str, others: str = "rows", where: str | None = None) -> None:
-    """Warn that a text that was judged is compared with a row that may be about another one; `where` is the row whose
-    text is not known if it is the other one."""
+def warn_of_no_text(row: ScoredText, by: str, others: str = "rows") -> None:
+    """Warn that a text that was judged is compared with a row that may be about another one."""
     if row.score is not None and not row.score.no_answer:
-        why = "because this column has no text to compare, or may have gold answers"
-        warn_once(where or row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
+        why = "because one of the two has no text in this column, or a gold answer"
+        warn_once(row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
 
 
 def same_text(one: Mapping[str, Any], other: Mapping[str, Any], columns: Columns | None = None) -> bool | None:

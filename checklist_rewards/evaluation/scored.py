@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -647,6 +647,18 @@ def kind_of(item: ChecklistItem) -> str:
     if item.options is None:
         return YES_NO
     return " | ".join(f"{label}={'na' if value is None else f'{value:g}'}" for label, value in item.values.items())
+
+
+def by_levels(items: Iterable[ChecklistItem]) -> dict[tuple[str, ...], ChecklistItem]:
+    """For items whose options have the same values in other words, such as rubrics that describe the levels of each
+    task: by the labels of an item, the item with "level 1", "level 2" and so on instead of them."""
+    alike: dict[tuple[float | None, ...], dict[tuple[str, ...], ChecklistItem]] = {}
+    for item in items:
+        if item.options is not None and len({*item.values.values()} - {None}) == len(item.options):
+            levels = [one.model_copy(update={"label": f"level {n}"}) for n, one in enumerate(item.options, start=1)]
+            named = item.model_copy(update={"options": tuple(levels)})
+            alike.setdefault(tuple(item.values.values()), {})[tuple(item.values)] = named
+    return {labels: named for same in alike.values() if len(same) > 1 for labels, named in same.items()}
 
 
 def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> str:
