@@ -17,13 +17,10 @@ from checklist_rewards.files.rows import Row
 _CONTAINS = ("contains", "icontains", "contains-all", "icontains-all", "contains-any", "icontains-any")
 _ASSERTIONS = (*_CONTAINS, "regex", "starts-with", "is-json", "equals")
 _READ = ("type", "value", "weight", "metric")
-"""The keys of an assertion that are read."""
-_OF_THE_JUDGE = ("threshold", "provider", "rubricPrompt")
-"""Those that say how promptfoo's own judge is called. They are dropped and counted."""
-_CHANGES = ("transform", "postprocess", "transformVars", "prefix", "suffix")
-"""Options of a test that change its prompt or the text that is judged."""
+_OF_THE_JUDGE = ("threshold", "provider", "rubricPrompt")  # how promptfoo calls its own
+_CHANGES = ("transform", "postprocess", "transformVars", "prefix", "suffix")  # the prompt, or the text that is judged
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
-_TEMPLATE = re.compile(r"\{\{|\{%")
+_TEMPLATE = re.compile(r"\{\{|\{%|\Afile://")
 _FILE = re.compile(r"(?s)(?:file://|exec:).*|[^\s{}]*[/*\\][^\s{}]*|[^\s{}]+\.\w{2,5}(?::\w+)?")
 """A prompt that names a file, or a pattern of files."""
 _FIELD = re.compile(r'\s*(?:"([^"]*)"|([^,]+))')
@@ -32,9 +29,8 @@ _FIELD = re.compile(r'\s*(?:"([^"]*)"|([^,]+))')
 
 def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     """The tests of a promptfoo configuration, each with every prompt. `{{name}}` in prompts and assertions is replaced
-    by the variables of a test, in one pass: braces in a value are text. Raises a [`SampleError`] for a prompt, a test,
-    a variable or an assertion that is in another file, for a variable that is missing, or a list, which is one test
-    per entry, and for options that change the prompt or the text that is judged."""
+    by the variables of a test, in one pass: braces in a value are text. Raises a [`SampleError`] for what is in other
+    files, for a variable that is missing, or a list, which is one test per entry, and for options that change more."""
     prompts, tests = _prompts(document.get("prompts"), path), document.get("tests")
     shared = _mapping(document, "defaultTest", str(path))
     if not isinstance(tests, list) or document.get("scenarios"):
@@ -45,11 +41,6 @@ def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
             raise SampleError(f"{where}: expected a mapping, got {test!r:.60}.")
         values = {**_mapping(shared, "vars", where), **_mapping(test, "vars", where)}
         options = {**_mapping(shared, "options", where), **_mapping(test, "options", where)}
-        for name, value in values.items():
-            if isinstance(value, list) or str(value).startswith("file://"):
-                raise SampleError(
-                    f"{where}: the variable {name!r} must be one value, got {value!r:.60}; write one test per value."
-                )
         if changed := next(filter(options.get, _CHANGES), None):
             raise SampleError(f"{where}: the option {changed!r} cannot be imported; remove it.")
         common = [] if options.get("disableDefaultAsserts") else shared.get("assert") or []
@@ -91,8 +82,6 @@ def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
         return [_filled(one, values, where) for one in template]
     if not isinstance(template, str):
         return template
-    if template.startswith("file://"):
-        raise SampleError(f"{where}: expected a text, got {template!r:.60}; write the content of the file instead.")
 
     def value_of(match: re.Match[str]) -> str:
         value: Any = values
@@ -102,13 +91,15 @@ def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
                     f"{where}: the variable {match[0]} has no value; the variables are {', '.join(values) or 'none'}."
                 )
             value = value[name]
-        if isinstance(value, Mapping | list):
+        if isinstance(value, Mapping | list) or str(value).startswith("file://"):
             raise SampleError(f"{where}: the variable {match[0]} must be one value, got {value!r:.60}.")
         written = {None: "", True: "true", False: "false"}  # as promptfoo writes them
         return written[value] if value is None or isinstance(value, bool) else str(value)
 
     if _TEMPLATE.search(_VARIABLE.sub("", template)):
-        raise SampleError(f"{where}: only variables such as {{{{name}}}} can be filled, got {template!r:.60}.")
+        raise SampleError(
+            f"{where}: only variables such as {{{{name}}}} can be filled, no files; got {template!r:.60}."
+        )
     return _VARIABLE.sub(value_of, template)
 
 

@@ -21,7 +21,7 @@ from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError, warn_once
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
-from checklist_rewards.files.cells import decoded, messages_in
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.images import PLACE, is_logged, path_in
 from checklist_rewards.judges.labels import LabelCell, label_in, read_column
@@ -161,10 +161,7 @@ def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
     [`SampleError`] if it cannot be known which questions were labelled."""
     value = label_in(source.data, key, source.where)
     checklist = row.checklist if source is row else source.data.get(CHECKLIST)
-    if checklist in (None, "") or row.score is None:
-        return value
-    value = decoded(value)  # CSV
-    if not isinstance(value, list | Mapping):
+    if checklist in (None, "") or row.score is None or not isinstance(value, list | Mapping):
         return value
     try:
         items = Checklist.parse(checklist, f"{source.where}, {CHECKLIST!r}").items

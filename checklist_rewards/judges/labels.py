@@ -55,16 +55,15 @@ def label_in(row: Mapping[str, Any], key: str, where: str) -> Any:
     """The cell with the labels of a row. A list that an annotation tool puts around one label is removed: Label Studio
     around a rating (`[{"rating": 4}]`), and Argilla around the answers of annotators. Raises a [`SampleError`] for the
     answers of several, which are not those to several items."""
-    value = row.get(key)
-    if not isinstance(inner := decoded(value), list):
-        return value
-    if isinstance(states := decoded(row.get(f"{key}.status")), list) and f"{key}.users" in row:
-        answers = [answer for answer, state in zip(inner, states, strict=False) if state == "submitted"]
-        if len(answers) > 1:
-            raise SampleError(f"{where}: {key!r} has answers of {len(answers)} annotators; write one label per row.")
-        return answers[0] if answers else None
-    if len(inner) == 1 and isinstance(inner[0], Mapping) and {*inner[0]} in ({"rating"}, {"number"}):
-        return next(iter(inner[0].values()))
+    value, states = decoded(row.get(key)), decoded(row.get(f"{key}.status"))
+    if isinstance(value, list) and isinstance(states, list) and f"{key}.users" in row:
+        value = [answer for answer, state in zip(value, states, strict=False) if state == "submitted"]
+        if len(value) > 1:
+            raise SampleError(f"{where}: {key!r} has answers of {len(value)} annotators; write one label per row.")
+        return value[0] if value else None
+    match value:
+        case [{"rating": label, **others}] | [{"number": label, **others}] if not others:
+            return label
     return value
 
 
@@ -183,8 +182,8 @@ def read_labelled(
             found[place] = _of_judge(row)
         elif LABELS in row.data and not (label_key in row.data and {question_key, "item"} & row.data.keys()):
             checklist = columns.checklist_of(row.data, row.where)
-            items = () if checklist is None else checklist.items
-            listed[place] = LabelCell(row.where, label_in(row.data, LABELS, row.where), items)
+            label = label_in(row.data, LABELS, row.where)
+            listed[place] = LabelCell(row.where, label, () if checklist is None else checklist.items)
         else:
             columns.get(row.data, label_key, "--label-key", row.where)  # raises without the column
             single[place] = LabelCell(row.where, label_in(row.data, label_key, row.where))

@@ -513,7 +513,10 @@ def asserted(**entry):
         ({"defaultTest": "file://all.yaml"}, "'defaultTest' must be a mapping, got 'file://all.yaml'"),
         ({"tests": [MALI | {"vars": "file://v.yaml"}]}, "test 1: 'vars' must be a mapping, got 'file://v.yaml'"),
         ({"defaultTest": {"options": {"transform": "output.a"}}}, "the option 'transform' cannot be imported"),
-        (asserted(value="file://rubric.txt"), "assertion 1: expected a text, got 'file://rubric.txt'"),
+        (
+            asserted(value="file://rubric.txt"),
+            "assertion 1: only variables such as {{name}} can be filled, no files; got 'file://rubric.txt'",
+        ),
         (asserted(transform="output.a"), "item 1: the key 'transform' cannot be imported"),
         (
             {"tests": [MALI | {"assert": [{"$ref": "#/assertionTemplates/a"}]}]},
@@ -537,11 +540,16 @@ def test_what_a_configuration_of_promptfoo_has_elsewhere_or_changes_is_refused(t
     [
         ("{{a}}", "x", {}, "test 1: the variable {{a}} has no value; the variables are none."),
         ("a", "{{other}}", {"a": 1}, "test 1, assertion 1: the variable {{other}} has no value; the variables are a."),
-        ("a", "{{a | upper}}", {"a": 1}, "only variables such as {{name}} can be filled, got '{{a | upper}}'"),
+        (
+            "a",
+            "{{a | upper}}",
+            {"a": 1},
+            "only variables such as {{name}} can be filled, no files; got '{{a | upper}}'",
+        ),
         ("{% if a %}b{% endif %}", "x", {"a": 1}, "only variables such as {{name}} can be filled"),
-        ("{{a}}", "x", {"a": ["b", "c"]}, "the variable 'a' must be one value, got ['b', 'c']"),
+        ("{{a}}", "x", {"a": ["b", "c"]}, "the variable {{a}} must be one value, got ['b', 'c']"),
         ("{{a.b}}", "x", {"a": {"b": ["c"]}}, "the variable {{a.b}} must be one value, got ['c']"),
-        ("{{a}}", "x", {"a": "file://a.txt"}, "the variable 'a' must be one value, got 'file://a.txt'"),
+        ("{{a}}", "x", {"a": "file://a.txt"}, "the variable {{a}} must be one value, got 'file://a.txt'"),
     ],
 )
 def test_what_cannot_be_filled_is_refused(prompt, value, variables, words):
