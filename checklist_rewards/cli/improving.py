@@ -35,7 +35,7 @@ from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, label_in, read_column
 from checklist_rewards.keys import prompt_identity
 from checklist_rewards.pipelines import WriterConfig
-from checklist_rewards.rows import read_checklist
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
 
@@ -286,11 +286,8 @@ def _labelled_rows(
     labels = iter(read_column(cells, label_key or ""))
     for row in rows:
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
-            if key is not None and key not in row.data:
-                raise SampleError(
-                    f"{row.where}: column {key!r} not found ({option_name}); the row has "
-                    f"{', '.join(map(repr, row.data))}."
-                )
+            if key is not None:
+                Columns.get(row.data, key, option_name, row.where)
         label = 0.0 if label_key is None else next(labels)
         if label is None:
             continue

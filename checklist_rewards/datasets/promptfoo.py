@@ -1,7 +1,4 @@
-"""promptfoo's configurations: a row for each test and prompt, and its assertions as criteria and code checks.
-
-What changes the prompt, the judged text or the criteria and is not read here is refused.
-"""
+"""promptfoo's configurations: a row for each test and prompt, and its assertions as criteria and code checks."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _FIELD = re.compile(r'\s*(?:"([^"]*)"|([^,]+))')
 def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     """The tests of a promptfoo configuration, each with every prompt. `{{name}}` in prompts and assertions is replaced
     by the variables of a test, in one pass: braces in a value are text. Raises a [`SampleError`] for what is in other
-    files, for a variable that is missing, or a list, which is one test per entry, and for options that change more."""
+    files, a variable that is missing, or a list, which is one test per entry, and for options that change more."""
     prompts, tests = _prompts(document.get("prompts"), path), document.get("tests")
     shared = _mapping(document, "defaultTest", str(path))
     if not isinstance(tests, list) or document.get("scenarios"):
@@ -67,12 +64,10 @@ def _mapping(outer: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any
 
 def _prompts(given: Any, path: Path) -> list[str]:
     """The texts of the prompts, which may have a name."""
-    texts = []
-    for prompt in given if isinstance(given, list) else [given]:
-        text = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
-        if not isinstance(text, str) or _FILE.fullmatch(text):
-            raise SampleError(f"{path}: 'prompts' must be a text or a list of texts, got {prompt!r:.60}.")
-        texts.append(text)
+    prompts = given if isinstance(given, list) else [given]
+    texts: list[Any] = [prompt.get("raw") if isinstance(prompt, Mapping) else prompt for prompt in prompts]
+    if not all(isinstance(text, str) and not _FILE.fullmatch(text) for text in texts):
+        raise SampleError(f"{path}: 'prompts' must be a text or a list of texts, no files; got {given!r:.60}.")
     return texts
 
 

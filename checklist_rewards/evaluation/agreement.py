@@ -3,9 +3,8 @@
 A [`Unit`] is one item about one target with the answers of both sides: a judge and the labels, or two judges. Units
 left unanswered by a side count in the coverage and in no other figure. Targets without an answer count in no figure,
 because a judge did not read them; `no_answer` has their number. Kappa is only defined for items with the same
-possible answers, so each kind of item has its own section; where levels have the same values, their words are no
-answers of another kind ([`by_levels`]). With several kinds, a further section covers all items
-with the figures that do not depend on the answer names.
+possible answers, so each kind of item has its own section; levels in other words are of one kind ([`by_levels`]). With
+several kinds, a further section covers all items with the figures that do not depend on the answer names.
 """
 
 from __future__ import annotations
@@ -373,7 +372,7 @@ def compare(
     kinds: dict[str, list[Unit]] = {}
     levels = by_levels(unit.item for unit in units)
     for unit in units:
-        if item := levels.get(tuple(unit.item.values)):
+        if item := levels.get(kind_of(unit.item)):
             words = dict(zip(unit.item.values, item.values, strict=True))
             one, other = (side and replace(side, label=words[side.label]) for side in (unit.one, unit.other))
             unit = replace(unit, item=item, one=one, other=other)
@@ -482,7 +481,7 @@ def agreement_of(
     values: dict[str, Mapping[str, float | None]] = {}
     levels = by_levels(item for item, _, _ in units)
     for item, group, given in units:
-        if named := levels.get(tuple(item.values)):
+        if named := levels.get(kind_of(item)):
             words = dict(zip(item.values, named.values, strict=True))
             item, given = named, [None if label is None else words[label] for label in given]
         kinds.setdefault(kind_of(item), []).append((group, given))

@@ -86,8 +86,7 @@ class Labels:
         if self.path is not None:
             sources, unmatched = self._matched(self.path, rows)
         elif not any(key in row.data for row in rows):
-            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
-            raise SampleError(f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key).")
+            Columns.get(rows[0].data, key, "--label-key", rows[0].where)  # raises
         # An error about a label names the row of the label.
         cells = [
             LabelCell(row.where if source is None else source.where, source and _cell(source, row, key), row.items)
@@ -111,10 +110,9 @@ class Labels:
         have_ids = self.id_key is not None or any(own_id(row.data) is not None for row in labelled)
         labels: dict[str, list[Row]] = {}
         for number, row in enumerate(labelled, start=1):
-            for key in filter(None, (self.key, self.id_key)):
-                if key not in row.data and not self.lenient:
-                    columns = ", ".join(map(repr, row.data))
-                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
+            for key, option in ((self.key, "--label-key"), (self.id_key, "--id-key")):
+                if key and not self.lenient:
+                    Columns.get(row.data, key, option, row.where)
             name = own_id(row.data, self.id_key) or str(number)
             if name in labels and not self.lenient:
                 raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from checklist_rewards.chat import completion_text, prompt_text
-from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks, starts_in
@@ -649,16 +649,18 @@ def kind_of(item: ChecklistItem) -> str:
     return " | ".join(f"{label}={'na' if value is None else f'{value:g}'}" for label, value in item.values.items())
 
 
-def by_levels(items: Iterable[ChecklistItem]) -> dict[tuple[str, ...], ChecklistItem]:
+def by_levels(items: Iterable[ChecklistItem]) -> dict[str, ChecklistItem]:
     """For items whose options have the same values in other words, such as rubrics that describe the levels of each
-    task: by the labels of an item, the item with "level 1", "level 2" and so on instead of them."""
-    alike: dict[tuple[float | None, ...], dict[tuple[str, ...], ChecklistItem]] = {}
+    task: by their kind, the item with "level 1", "level 2" and so on in place of the words."""
+    alike: dict[tuple[float | None, ...], dict[str, ChecklistItem]] = {}
     for item in items:
         if item.options is not None and len({*item.values.values()} - {None}) == len(item.options):
-            levels = [one.model_copy(update={"label": f"level {n}"}) for n, one in enumerate(item.options, start=1)]
-            named = item.model_copy(update={"options": tuple(levels)})
-            alike.setdefault(tuple(item.values.values()), {})[tuple(item.values)] = named
-    return {labels: named for same in alike.values() if len(same) > 1 for labels, named in same.items()}
+            alike.setdefault(tuple(item.values.values()), {})[kind_of(item)] = item
+    found: dict[str, ChecklistItem] = {}
+    for values, same in alike.items():
+        levels = tuple(Option(label=f"level {number}", value=value) for number, value in enumerate(values, start=1))
+        found |= {kind: item.model_copy(update={"options": levels}) for kind, item in same.items() if len(same) > 1}
+    return found
 
 
 def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> str:

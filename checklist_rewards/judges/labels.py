@@ -185,7 +185,6 @@ def read_labelled(
             label = label_in(row.data, LABELS, row.where)
             listed[place] = LabelCell(row.where, label, () if checklist is None else checklist.items)
         else:
-            columns.get(row.data, label_key, "--label-key", row.where)  # raises without the column
             single[place] = LabelCell(row.where, label_in(row.data, label_key, row.where))
     cells = list(single.values())
     values = read_column(cells, label_key) if soft else [_parsed(cell, label_key) for cell in cells]
@@ -250,13 +249,10 @@ def _of_list(row: Row, cell: LabelCell, labels: Any, soft: bool) -> Iterator[Lab
 
 def _of_row(row: Row, label: Any, key: str, question_key: str, soft: bool) -> Labelled:
     """The label of a row that has one."""
-    if soft and (not isinstance(label, float) or not 0 <= label <= 1):
-        raise SampleError(
-            f"{row.where}: {key!r} is {row.data[key]!r:.60}; a label must be yes, no, or a number from 0 (no) "
-            "to 1 (yes)."
-        )
-    if label is None:
-        raise SampleError(f"{row.where}: column {key!r} not found; the row has {', '.join(row.data)}.")
+    given = Columns.get(row.data, key, "--label-key", row.where)
+    if label is None or (soft and (not isinstance(label, float) or not 0 <= label <= 1)):
+        allowed = "yes, no, or a number from 0 (no) to 1 (yes)" if soft else "an answer of the item"
+        raise SampleError(f"{row.where}: {key!r} is {given!r:.60}; a label must be {allowed}.")
     if soft:
         question = Columns.get(row.data, question_key, "--question-key", row.where)
         string(f"{row.where}: {question_key!r}", question)

@@ -504,10 +504,7 @@ def asserted(**entry):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [  # the keys of src/types/index.ts of promptfoo/promptfoo
-        *(
-            ({"prompts": [path]}, f"must be a text or a list of texts, got {path!r}")
-            for path in ("a.txt", "p/*", "f.py:g")
-        ),
+        *(({"prompts": [path]}, f"a list of texts, no files; got {[path]!r}") for path in ("a.txt", "p/*", "f.py:g")),
         *(({"tests": tests}, "must be a list with all tests") for tests in ("file://tests.csv", None)),
         ({"scenarios": [{"tests": [MALI]}]}, "must be a list with all tests, without 'scenarios'"),
         ({"defaultTest": "file://all.yaml"}, "'defaultTest' must be a mapping, got 'file://all.yaml'"),
