@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.files.cells import at
 from checklist_rewards.files.rows import Row
 
 _CONTAINS = ("contains", "icontains", "contains-all", "icontains-all", "contains-any", "icontains-any")
@@ -79,13 +80,11 @@ def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
         return template
 
     def value_of(match: re.Match[str]) -> str:
-        value: Any = values
-        for name in match[1].split(".") if match[1] not in values else [match[1]]:
-            if not isinstance(value, Mapping) or name not in value:
-                raise SampleError(
-                    f"{where}: the variable {match[0]} has no value; the variables are {', '.join(values) or 'none'}."
-                )
-            value = value[name]
+        value = at(values, match[1])
+        if value is None and match[1] not in values:
+            raise SampleError(
+                f"{where}: the variable {match[0]} has no value; the variables are {', '.join(values) or 'none'}."
+            )
         if isinstance(value, Mapping | list) or str(value).startswith("file://"):
             raise SampleError(f"{where}: the variable {match[0]} must be one value, got {value!r:.60}.")
         written = {None: "", True: "true", False: "false"}  # as promptfoo writes them
