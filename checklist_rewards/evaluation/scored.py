@@ -654,12 +654,12 @@ def by_levels(items: Iterable[ChecklistItem]) -> dict[str, ChecklistItem]:
     task: by their kind, the item with "level 1", "level 2" and so on in place of the words."""
     alike: dict[tuple[float | None, ...], dict[str, ChecklistItem]] = {}
     for item in items:
-        if item.options is not None and len({*item.values.values()} - {None}) == len(item.options):
+        if YES not in item.values and len({*item.values.values()} - {None}) == len(item.values):
             alike.setdefault(tuple(item.values.values()), {})[kind_of(item)] = item
     found: dict[str, ChecklistItem] = {}
     for values, same in alike.items():
-        levels = tuple(Option(label=f"level {number}", value=value) for number, value in enumerate(values, start=1))
-        found |= {kind: item.model_copy(update={"options": levels}) for kind, item in same.items() if len(same) > 1}
+        options = tuple(Option(label=f"level {number}", value=value) for number, value in enumerate(values, start=1))
+        found |= {kind: item.model_copy(update={"options": options}) for kind, item in same.items() if len(same) > 1}
     return found
 
 

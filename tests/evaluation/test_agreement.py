@@ -61,17 +61,19 @@ def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
 
 
 def test_every_kind_of_item_has_a_section_and_all_together_one_more(tmp_path):
-    said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}]
-    checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}]
-    path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": said, "labels": [True, "fine", "fine"]})
-    found = against_labels(path)
+    said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}, {"yes": 0.1, "no": 0.9}]
+    wrong = {"question": "Wrong?", "options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]}
+    checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}, wrong]
+    row = {"checklist": checklist, "said": said, "labels": [True, "fine", "fine", "no"]}
+    found = against_labels(scored_file(tmp_path / "s.jsonl", row))
     assert {kind: section.units for kind, section in found.items.items()} == {
         "yes/no": 1,
         "poor=0 | fine=1": 2,
-        ALL: 3,
+        "yes=0 | no=1": 1,
+        ALL: 4,
     }
-    assert found.items[ALL].figures["accuracy"].value == pytest.approx(2 / 3)  # no item is left out of it
-    assert found.items[ALL].figures["mae"].value == pytest.approx((0.1 + 0.8 + 0.1) / 3)
+    assert found.items[ALL].figures["accuracy"].value == pytest.approx(3 / 4)  # no item is left out of it
+    assert found.items[ALL].figures["mae"].value == pytest.approx((0.1 + 0.8 + 0.1 + 0.1) / 4)
     assert "kappa" not in found.items[ALL].figures
 
 
