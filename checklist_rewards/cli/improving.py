@@ -32,10 +32,10 @@ from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
-from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.judges.labels import LabelCell, label_in, read_column
 from checklist_rewards.keys import prompt_identity
 from checklist_rewards.pipelines import WriterConfig
-from checklist_rewards.rows import read_checklist
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
 
@@ -282,15 +282,12 @@ def _labelled_rows(
     names: list[set[str]] = []
     file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True)
     rows = list(file)
-    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in rows]
+    cells = () if label_key is None else [LabelCell(r.where, label_in(r.data, label_key, r.where)) for r in rows]
     labels = iter(read_column(cells, label_key or ""))
     for row in rows:
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
-            if key is not None and key not in row.data:
-                raise SampleError(
-                    f"{row.where}: column {key!r} not found ({option_name}); the row has "
-                    f"{', '.join(map(repr, row.data))}."
-                )
+            if key is not None:
+                Columns.get(row.data, key, option_name, row.where)
         label = 0.0 if label_key is None else next(labels)
         if label is None:
             continue

@@ -307,11 +307,7 @@ def _scaled(target: Target, rows: Sequence[ScoredText], low: float, high: float)
 def _inputs(rows: Sequence[ScoredText], targets: Sequence[Target], key: str | None) -> list[str] | None:
     if key is None:
         return None
-    inputs: dict[str, str] = {}
-    for row in rows:
-        if key not in row.data:
-            raise SampleError(f"{row.where}: column {key!r} not found; set --input-key to a column of this file.")
-        inputs[row.id] = str(row.data[key])
+    inputs = {row.id: str(Columns.get(row.data, key, "--input-key", row.where)) for row in rows}
     return [inputs[target.key] for target in targets]
 
 

@@ -336,9 +336,8 @@ class CriteriaReader:
         return None, [(None, {"question": name, "kwargs": kwargs}) for name, kwargs in found]
 
     def _asserts(self, value: Any, where: str) -> tuple[None, list[tuple[None, Any]]]:
-        criteria, thresholds = criteria_of_asserts(value, where)
-        if thresholds:
-            self.counts.dropped["threshold"] += thresholds
+        criteria, dropped = criteria_of_asserts(value, where)
+        self.counts.dropped.update(dropped)
         return None, [(None, criterion) for criterion in criteria]
 
     # --- one item ----------------------------------------------------------------------------------------------------

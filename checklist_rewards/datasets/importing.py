@@ -39,6 +39,7 @@ from checklist_rewards.datasets.meanings import (
 )
 from checklist_rewards.datasets.names import AROUND
 from checklist_rewards.datasets.pitfalls import POLARITIES
+from checklist_rewards.datasets.promptfoo import filled_asserts
 from checklist_rewards.datasets.rubrics import (
     alike,
     ambiguous,
@@ -347,7 +348,7 @@ def _rows(
 ) -> Iterator[Found]:
     own = [key for key in (format.target, format.reference, format.grade, SHARED) if key]
     required = [key for key in (format.checklist, format.target) if key]
-    last = format.checklist.rpartition(".")[2]
+    outer, _, last = format.checklist.rpartition(".")
     faults = last if holds_faults(last) == "yes" else None
     previous: tuple[Any, Checklist] | None = None
     for row in rows:
@@ -358,6 +359,8 @@ def _rows(
             if criteria_at(data, key) is None and key not in data:
                 raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(data)}.")
         value = criteria_at(data, format.checklist)
+        if format.shape == "asserts" and outer and isinstance(asserts := decoded(value), list):  # promptfoo's results
+            value = filled_asserts(asserts, at(data, f"{outer}.vars") or {}, row.where)
         columns: dict[str, Any] = {}
         if format.prompt and not (format.promptless and all(key not in data for key in format.prompt)):
             columns[PROMPT] = _prompt(row, format)
@@ -396,12 +399,14 @@ def _rows(
         gone = _gone(data, format, value)
         for key in [*gone, *copies(data, format.checklist), *(k for k in format.prompt if "{n}" not in k), *own]:
             others = without(others, key)
-        if name := next((name for name in columns if name in others), None):
-            given = {TARGET: format.target, REFERENCE: format.reference, LABELS: format.grade}
-            raise SampleError(
-                f"{row.where}: {given.get(name, ' + '.join(format.prompt))!r} would be renamed to {name!r}, but that "
-                "column exists; rename it."
-            )
+        given = {TARGET: format.target, REFERENCE: format.reference, LABELS: format.grade}
+        for name in [name for name in columns if name in others]:
+            key = given.get(name) or " + ".join(format.prompt)
+            if not isinstance(left := decoded(others.pop(name)), Mapping) or not key.startswith(f"{name}."):
+                raise SampleError(
+                    f"{row.where}: {key!r} would be renamed to {name!r}, but that column exists; rename it."
+                )
+            reader.counts.dropped.update(f"{name}.{inner}" for inner in left)  # what stood around the value
         reserved = next((name for name in others if name in CHECKLIST_COLUMNS), None)
         if reserved and format.name != ROWS:
             raise SampleError(f"{row.where}: the column name {reserved!r} is reserved; rename the column.")

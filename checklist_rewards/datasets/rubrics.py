@@ -168,7 +168,7 @@ def _shape_of(value: Any, key: str) -> Shape | None:
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
             return "instructions"
-        if name == "assert" and "type" in value[0]:
+        if name == "assert":
             return "asserts"
     return "items" if _are_items(value, listed or _names_criteria(name)) else None
 

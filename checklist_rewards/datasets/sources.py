@@ -4,7 +4,7 @@ JSONL, CSV and Parquet are read as a stream. A CSV file or a list with one crite
 the list of its criteria. Documents (.json, .yaml) are read whole:
 
 - Autorubric's `RubricDataset` becomes a row per submission,
-- a promptfoo configuration a row per test,
+- a promptfoo configuration a row per test and prompt,
 - a mapping with a list of rows (`data`), or of rows by name, a row for each,
 - a list a row for each entry, and any other mapping one row.
 """
@@ -171,7 +171,7 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
         return
     if not isinstance(value, dict):
         raise SampleError(f"{path}: expected a mapping or a list, got {type(value).__name__} {value!r:.60}.")
-    if isinstance(value.get("tests"), list):
+    if isinstance(value.get("tests"), list) or ("prompts" in value and {"tests", "scenarios"} & value.keys()):
         yield from promptfoo_rows(value, path)
     elif "items" in value and "rubric" in value:
         yield from _autorubric(value, path)

@@ -3,15 +3,15 @@
 A [`Unit`] is one item about one target with the answers of both sides: a judge and the labels, or two judges. Units
 left unanswered by a side count in the coverage and in no other figure. Targets without an answer count in no figure,
 because a judge did not read them; `no_answer` has their number. Kappa is only defined for items with the same
-possible answers, so each kind of item has its own section. With several kinds, a further section covers all items
-with the figures that do not depend on the answer names.
+possible answers, so each kind of item has its own section; levels in other words are of one kind ([`by_levels`]). With
+several kinds, a further section covers all items with the figures that do not depend on the answer names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from checklist_rewards.evaluation.measures import (
     connected,
     pairs_within,
 )
-from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
+from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, by_levels, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
 from checklist_rewards.scores import EQUAL, Verdict, score_checklist
@@ -344,7 +344,12 @@ def compare(
     checks = [unit for unit in units if unit.by_code and unit.answered]
     units = [unit for unit in units if not unit.by_code]
     kinds: dict[str, list[Unit]] = {}
+    levels = by_levels(unit.item for unit in units)
     for unit in units:
+        if item := levels.get(kind_of(unit.item)):
+            words = dict(zip(unit.item.values, item.values, strict=True))
+            one, other = (side and replace(side, label=words[side.label]) for side in (unit.one, unit.other))
+            unit = replace(unit, item=item, one=one, other=other)
         kinds.setdefault(kind_of(unit.item), []).append(unit)
     if len(kinds) > 1:
         kinds[ALL] = list(units)
@@ -448,7 +453,11 @@ def agreement_of(
     """
     kinds: dict[str, list[tuple[str, Sequence[str | None]]]] = {}
     values: dict[str, Mapping[str, float | None]] = {}
+    levels = by_levels(item for item, _, _ in units)
     for item, group, given in units:
+        if named := levels.get(kind_of(item)):
+            words = dict(zip(item.values, named.values, strict=True))
+            item, given = named, [None if label is None else words[label] for label in given]
         kinds.setdefault(kind_of(item), []).append((group, given))
         values[kind_of(item)] = item.values
     return {

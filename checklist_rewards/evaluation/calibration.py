@@ -429,10 +429,11 @@ def _folds(kind: str, reads: Sequence[LabelledRead], seed: int) -> list[tuple[li
         )
     [selection] = import_extra("sklearn.model_selection")
     splitter = selection.StratifiedGroupKFold(min(FOLDS, count), shuffle=True, random_state=seed)
+    answers = [list(read.item.values).index(read.label) for read in reads]  # in whatever words
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about rare labels that are missing in a fold
         try:
-            folds = list(splitter.split(np.zeros(len(reads)), [read.label for read in reads], groups))
+            folds = list(splitter.split(np.zeros(len(reads)), answers, groups))
         except ValueError as error:
             raise SampleError(f"{kind} items: the labelled reads cannot be split into folds ({error}).") from None
     return [(train.tolist(), held_out.tolist()) for train, held_out in folds if len(held_out)]

@@ -21,10 +21,10 @@ from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError, warn_once
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
-from checklist_rewards.files.cells import decoded, messages_in
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.images import PLACE, is_logged, path_in
-from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.judges.labels import LabelCell, label_in, read_column
 from checklist_rewards.keys import image_key, worded
 from checklist_rewards.messages import with_places
 from checklist_rewards.rows import INPUTS, Columns
@@ -86,8 +86,7 @@ class Labels:
         if self.path is not None:
             sources, unmatched = self._matched(self.path, rows)
         elif not any(key in row.data for row in rows):
-            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
-            raise SampleError(f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key).")
+            Columns.get(rows[0].data, key, "--label-key", rows[0].where)  # raises
         # An error about a label names the row of the label.
         cells = [
             LabelCell(row.where if source is None else source.where, source and _cell(source, row, key), row.items)
@@ -111,10 +110,9 @@ class Labels:
         have_ids = self.id_key is not None or any(own_id(row.data) is not None for row in labelled)
         labels: dict[str, list[Row]] = {}
         for number, row in enumerate(labelled, start=1):
-            for key in filter(None, (self.key, self.id_key)):
-                if key not in row.data and not self.lenient:
-                    columns = ", ".join(map(repr, row.data))
-                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
+            for key, option in ((self.key, "--label-key"), (self.id_key, "--id-key")):
+                if key and not self.lenient:
+                    Columns.get(row.data, key, option, row.where)
             name = own_id(row.data, self.id_key) or str(number)
             if name in labels and not self.lenient:
                 raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
@@ -159,11 +157,9 @@ def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
     """The cell with the labels of a row. Labels of another checklist than the scored one, such as an earlier version,
     are put into the order of the scored questions, with None for a question that was not labelled. Raises
     [`SampleError`] if it cannot be known which questions were labelled."""
-    value, checklist = source.data.get(key), row.checklist if source is row else source.data.get(CHECKLIST)
-    if checklist in (None, "") or row.score is None:
-        return value
-    value = decoded(value)  # CSV
-    if not isinstance(value, list | Mapping):
+    value = label_in(source.data, key, source.where)
+    checklist = row.checklist if source is row else source.data.get(CHECKLIST)
+    if checklist in (None, "") or row.score is None or not isinstance(value, list | Mapping):
         return value
     try:
         items = Checklist.parse(checklist, f"{source.where}, {CHECKLIST!r}").items
@@ -268,7 +264,7 @@ def _check_prompts(row: ScoredText, other: ScoredText) -> None:
 def warn_of_no_text(row: ScoredText, by: str, others: str = "rows") -> None:
     """Warn that a text that was judged is compared with a row that may be about another one."""
     if row.score is not None and not row.score.no_answer:
-        why = "because this column has no text to compare, or may have gold answers"
+        why = "because one of the two has no text in this column, or a gold answer"
         warn_once(row.where, row.columns.target, f"{others} are matched by {by} alone, {why}")
 
 

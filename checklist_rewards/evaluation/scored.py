@@ -14,7 +14,7 @@ What cannot be read raises a [`SampleError`] that names the file and the row.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from checklist_rewards.chat import completion_text, prompt_text
-from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks, starts_in
@@ -632,6 +632,20 @@ def kind_of(item: ChecklistItem) -> str:
     if item.options is None:
         return YES_NO
     return " | ".join(f"{label}={'na' if value is None else f'{value:g}'}" for label, value in item.values.items())
+
+
+def by_levels(items: Iterable[ChecklistItem]) -> dict[str, ChecklistItem]:
+    """For items whose options have the same values in other words, such as rubrics that describe the levels of each
+    task: by their kind, the item with "level 1", "level 2" and so on in place of the words."""
+    alike: dict[tuple[float | None, ...], dict[str, ChecklistItem]] = {}
+    for item in items:
+        if YES not in item.values and len({*item.values.values()} - {None}) == len(item.values):
+            alike.setdefault(tuple(item.values.values()), {})[kind_of(item)] = item
+    found: dict[str, ChecklistItem] = {}
+    for values, same in alike.items():
+        options = tuple(Option(label=f"level {number}", value=value) for number, value in enumerate(values, start=1))
+        found |= {kind: item.model_copy(update={"options": options}) for kind, item in same.items() if len(same) > 1}
+    return found
 
 
 def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> str:

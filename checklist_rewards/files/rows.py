@@ -110,6 +110,8 @@ def unknown_extension(path: str | Path, allowed: Sequence[str]) -> SampleError:
         problem = (
             "a folder is read only if `datasets.save_to_disk` wrote it; give one of its files, or write all to one"
         )
+    elif extension == ".json" and Path(path).is_file():
+        problem = "rows are not read from a JSON document; write one per line (jq -c '.[]' FILE > rows.jsonl)"
     elif extension in WORKBOOKS:
         problem = f"a workbook ({extension}) is not read; save the sheet as CSV UTF-8"
     return SampleError(f"{path}: {problem}; allowed: {', '.join(allowed)}.")

@@ -6,7 +6,7 @@ A cell labels the items of its row one by one (a list in their order, or a mappi
 The column decides what its cells mean, not the single cell. A column that labels items in one row does so in all rows;
 true, false, yes and no label the item where all rows have one, and so do 1 and 0. Other numbers are of whole texts and
 have one scale: a column with yes, no or fractions between 0 and 1 is on the scale from 0 to 1, and a 4 in it is
-refused with its row. No label is ever left out because of its value.
+refused with its row. No label is ever left out because of its value. [`label_in`] unwraps what annotation tools write.
 
 [`read_labelled`] reads files of labelled texts for training and for few-shot examples: one [`Labelled`] per label.
 """
@@ -49,6 +49,22 @@ class LabelCell:
     value: Any
     items: Sequence[ChecklistItem] = ()
     """The items of the row; empty if the row has a single question, which the cell labels."""
+
+
+def label_in(row: Mapping[str, Any], key: str, where: str) -> Any:
+    """The cell with the labels of a row. A list that an annotation tool puts around one label is removed: Label Studio
+    around a rating (`[{"rating": 4}]`), and Argilla around the answers of annotators. Raises a [`SampleError`] for the
+    answers of several, which are not those to several items."""
+    value, states = decoded(row.get(key)), decoded(row.get(f"{key}.status"))
+    if isinstance(value, list) and isinstance(states, list) and f"{key}.users" in row:
+        value = [answer for answer, state in zip(value, states, strict=False) if state == "submitted"]
+        if len(value) > 1:
+            raise SampleError(f"{where}: {key!r} has answers of {len(value)} annotators; write one label per row.")
+        return value[0] if value else None
+    match value:
+        case [{"rating": label, **others}] | [{"number": label, **others}] if not others:
+            return label
+    return value
 
 
 def read_column(
@@ -166,9 +182,10 @@ def read_labelled(
             found[place] = _of_judge(row)
         elif LABELS in row.data and not (label_key in row.data and {question_key, "item"} & row.data.keys()):
             checklist = columns.checklist_of(row.data, row.where)
-            listed[place] = LabelCell(row.where, row.data[LABELS], () if checklist is None else checklist.items)
+            label = label_in(row.data, LABELS, row.where)
+            listed[place] = LabelCell(row.where, label, () if checklist is None else checklist.items)
         else:
-            single[place] = LabelCell(row.where, columns.get(row.data, label_key, "--label-key", row.where))
+            single[place] = LabelCell(row.where, label_in(row.data, label_key, row.where))
     cells = list(single.values())
     values = read_column(cells, label_key) if soft else [_parsed(cell, label_key) for cell in cells]
     for place, value in zip(single, values, strict=True):
@@ -232,13 +249,10 @@ def _of_list(row: Row, cell: LabelCell, labels: Any, soft: bool) -> Iterator[Lab
 
 def _of_row(row: Row, label: Any, key: str, question_key: str, soft: bool) -> Labelled:
     """The label of a row that has one."""
-    if soft and (not isinstance(label, float) or not 0 <= label <= 1):
-        raise SampleError(
-            f"{row.where}: {key!r} is {row.data[key]!r:.60}; a label must be yes, no, or a number from 0 (no) "
-            "to 1 (yes)."
-        )
-    if label is None:
-        raise SampleError(f"{row.where}: column {key!r} not found; the row has {', '.join(row.data)}.")
+    given = Columns.get(row.data, key, "--label-key", row.where)
+    if label is None or (soft and (not isinstance(label, float) or not 0 <= label <= 1)):
+        allowed = "yes, no, or a number from 0 (no) to 1 (yes)" if soft else "an answer of the item"
+        raise SampleError(f"{row.where}: {key!r} is {given!r:.60}; a label must be {allowed}.")
     if soft:
         question = Columns.get(row.data, question_key, "--question-key", row.where)
         string(f"{row.where}: {question_key!r}", question)

@@ -213,7 +213,7 @@ REFUSED = [
     (f"{AGREE} --label-key n", "label 7 is outside the range 0 to 1; set --label-range"),
     (f"{AGREE} --label-key unsaid", "has a label in column 'unsaid'"),
     (f"{CALIBRATE} --label-key labels --plots other.jsonl", "--plots other.jsonl is a file"),
-    (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; set --input-key"),
+    (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; the row has"),
     (f"{AGREE} again.jsonl --bootstrap 19", "'--bootstrap': resamples=19 is not allowed; it must be 0"),
     ("cascade scored.jsonl again.jsonl --label-key grade", "labels an item"),
     ("cascade scored.jsonl again.jsonl --label-key gold", "column 'gold' not found; the row has 'id', 'doc', "),
@@ -233,7 +233,7 @@ REFUSED = [
     ),
     (
         f"{IMPROVE} --data scored.jsonl --label-key humans --group-key target",
-        "column 'humans' not found (--label-key)",
+        "column 'humans' not found; the row has",
     ),
     (f"{IMPROVE} --data rows.jsonl", "score the rows first, or name a judge with --model"),
     ("serve --scale 3", "the server scores checklists as clients send them"),

@@ -211,7 +211,7 @@ def test_rows_without_ids_whose_text_is_unknown_are_compared_with_a_warning(run,
     assert [m.partition(", 'target': ")[::2] for m in caplog.messages] == [
         (
             f"{name}.jsonl, line 1",
-            "rows are matched by prompt alone, because this column has no text to compare, or may have gold answers.",
+            "rows are matched by prompt alone, because one of the two has no text in this column, or a gold answer.",
         )
         for name in ("one", "other")
     ]

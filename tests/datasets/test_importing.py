@@ -434,6 +434,10 @@ def only_row(prompt, asserts, values, shared=None):
         ("equals", "{{expected}}", "Bamako", "{{expected}}"),
         ("regex", "^{{expected}}$", "Bamako", "expected"),
         ("not-equals", "{{expected}}", "Paris", "Bamako"),
+        # src/util/parseCommaSeparatedValues.ts of promptfoo/promptfoo: a text with several words
+        ("contains-any", "Paris , {{expected}}", "It is Bamako.", "It is Ba."),
+        ("contains-all", 'x, "a, b"', "x and a, b", "x, a and b"),
+        ("not-icontains-any", "Paris,Bamako\n", "Timbuktu", "BAMAKO"),
     ],
 )
 def test_the_variables_of_a_test_are_filled_into_its_assertions(kind, value, yes, no):
@@ -459,16 +463,90 @@ def test_a_value_is_written_as_promptfoo_does(text, values, expected):
     assert row["prompt"] == f"Say {expected}" and row["assert"] == [{"type": "llm-rubric", "value": expected}]
 
 
+MALI = {"vars": {"c": "Mali"}, "assert": [{"type": "llm-rubric", "value": "Names {{c}}."}]}
+
+
+@pytest.mark.parametrize("prompts", ["On {{c}}.", ["On {{c}}.", {"label": "b", "raw": "Tell {{c}}: e.g. a/b."}]])
+def test_each_test_of_promptfoo_is_asked_with_each_prompt(tmp_path, prompts):
+    """As in examples/getting-started of promptfoo/promptfoo. A test may do without the assertions of all tests."""
+    alone = MALI | {"options": {"disableDefaultAsserts": True}}
+    shared = {"assert": [{"type": "contains", "value": "x", "threshold": 1, "provider": "openai:gpt-4"}]}
+    (tmp_path / "c.yaml").write_text(json.dumps({"prompts": prompts, "tests": [MALI, alone], "defaultTest": shared}))
+    imported = imported_rows(tmp_path / "c.yaml")
+    rows = [(row["prompt"], len(checklist)) for row, checklist in imported.rows]
+    texts = ["On Mali."] if isinstance(prompts, str) else ["On Mali.", "Tell Mali: e.g. a/b."]
+    assert rows == [(text, items) for items in (2, 1) for text in texts]
+    assert imported.left_out == {"threshold": len(texts), "provider": len(texts)}
+
+
+RESULT = {  # src/types/index.ts of promptfoo/promptfoo: EvaluateResult, a line of `promptfoo eval -o results.jsonl`
+    "prompt": {"raw": "On Mali.", "label": "On {{c}}."},
+    "vars": {"c": "Mali"},
+    "response": {"output": "Bamako.", "cached": False},
+    "success": True,
+    "testCase": MALI | {"options": {}},
+}
+
+
+def test_results_of_promptfoo_are_rows_with_the_variables_of_their_test(tmp_path):
+    keys = {"prompt_key": "prompt.raw", "target_key": "response.output", "checklist_key": "testCase.assert"}
+    imported = imported_rows(write_jsonl(tmp_path / "results.jsonl", RESULT), **keys)
+    [(row, checklist)] = imported.rows
+    assert (row["prompt"], row["target"]) == ("On Mali.", "Bamako.") and row["success"]
+    assert [item.question for item in checklist.items] == ["Does this describe the response?\nNames Mali."]
+    assert imported.left_out == {"prompt.label": 1}
+
+
+def asserted(**entry):
+    return {"tests": [MALI | {"assert": [{"type": "llm-rubric", "value": "x"} | entry]}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [  # the keys of src/types/index.ts of promptfoo/promptfoo
+        *(({"prompts": [path]}, f"a list of texts, no files; got {[path]!r}") for path in ("a.txt", "p/*", "f.py:g")),
+        *(({"tests": tests}, "must be a list with all tests") for tests in ("file://tests.csv", None)),
+        ({"scenarios": [{"tests": [MALI]}]}, "must be a list with all tests, without 'scenarios'"),
+        ({"defaultTest": "file://all.yaml"}, "'defaultTest' must be a mapping, got 'file://all.yaml'"),
+        ({"tests": [MALI | {"vars": "file://v.yaml"}]}, "test 1: 'vars' must be a mapping, got 'file://v.yaml'"),
+        ({"defaultTest": {"options": {"transform": "output.a"}}}, "the option 'transform' cannot be imported"),
+        (
+            asserted(value="file://rubric.txt"),
+            "assertion 1: only variables such as {{name}} can be filled, no files; got 'file://rubric.txt'",
+        ),
+        (asserted(transform="output.a"), "item 1: the key 'transform' cannot be imported"),
+        (
+            {"tests": [MALI | {"assert": [{"$ref": "#/assertionTemplates/a"}]}]},
+            "the assertion None cannot be imported",
+        ),
+        (asserted(type="is-json", value={"type": "object"}), "'is-json' with the value {'type': 'object'} cannot"),
+        (asserted(type="equals", value={"a": 1}), "'equals' with the value {'a': 1} cannot be imported"),
+        (asserted(type="contains", value=True), "'contains' with the value True cannot be imported"),
+    ],
+)
+def test_what_a_configuration_of_promptfoo_has_elsewhere_or_changes_is_refused(tmp_path, changed, words):
+    file = tmp_path / "c.yaml"
+    file.write_text(json.dumps({"prompts": ["On {{c}}."], "tests": [MALI]} | changed))
+    with pytest.raises(ChecklistRewardsError) as refused:
+        list(imported_rows(file).rows)
+    assert words in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("prompt", "value", "variables", "words"),
     [
         ("{{a}}", "x", {}, "test 1: the variable {{a}} has no value; the variables are none."),
         ("a", "{{other}}", {"a": 1}, "test 1, assertion 1: the variable {{other}} has no value; the variables are a."),
-        ("a", "{{a | upper}}", {"a": 1}, "only variables such as {{name}} can be filled, got '{{a | upper}}'"),
+        (
+            "a",
+            "{{a | upper}}",
+            {"a": 1},
+            "only variables such as {{name}} can be filled, no files; got '{{a | upper}}'",
+        ),
         ("{% if a %}b{% endif %}", "x", {"a": 1}, "only variables such as {{name}} can be filled"),
-        ("{{a}}", "x", {"a": ["b", "c"]}, "the variable 'a' must be one value, got ['b', 'c']"),
+        ("{{a}}", "x", {"a": ["b", "c"]}, "the variable {{a}} must be one value, got ['b', 'c']"),
         ("{{a.b}}", "x", {"a": {"b": ["c"]}}, "the variable {{a.b}} must be one value, got ['c']"),
-        ("{{a}}", "x", {"a": "file://a.txt"}, "the variable 'a' must be one value, got 'file://a.txt'"),
+        ("{{a}}", "x", {"a": "file://a.txt"}, "the variable {{a}} must be one value, got 'file://a.txt'"),
     ],
 )
 def test_what_cannot_be_filled_is_refused(prompt, value, variables, words):

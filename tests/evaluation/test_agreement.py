@@ -19,6 +19,7 @@ from checklist_rewards.evaluation.agreement import (
     verdict,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap
+from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import read_scored
 from tests.evaluation.files import ABSTAINING, GRADED, LOST, NO_ANSWER, labelled, scored_file
@@ -59,18 +60,41 @@ def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
 
 
 def test_every_kind_of_item_has_a_section_and_all_together_one_more(tmp_path):
-    said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}]
-    checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}]
-    path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": said, "labels": [True, "fine", "fine"]})
-    found = against_labels(path)
+    said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}, {"yes": 0.1, "no": 0.9}]
+    wrong = {"question": "Wrong?", "options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]}
+    checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}, wrong]
+    row = {"checklist": checklist, "said": said, "labels": [True, "fine", "fine", "no"]}
+    found = against_labels(scored_file(tmp_path / "s.jsonl", row))
     assert {kind: section.units for kind, section in found.items.items()} == {
         "yes/no": 1,
         "poor=0 | fine=1": 2,
-        ALL: 3,
+        "yes=0 | no=1": 1,
+        ALL: 4,
     }
-    assert found.items[ALL].figures["accuracy"].value == pytest.approx(2 / 3)  # no item is left out of it
-    assert found.items[ALL].figures["mae"].value == pytest.approx((0.1 + 0.8 + 0.1) / 3)
+    assert found.items[ALL].figures["accuracy"].value == pytest.approx(3 / 4)  # no item is left out of it
+    assert found.items[ALL].figures["mae"].value == pytest.approx((0.1 + 0.8 + 0.1 + 0.1) / 4)
     assert "kappa" not in found.items[ALL].figures
+
+
+def test_levels_in_the_own_words_of_each_rubric_are_the_same_answers(tmp_path):
+    """Every task of BiGGen-Bench describes its levels: BiGGen-Bench/tasks/*/*/data.json of prometheus-eval."""
+
+    def read(name, words):
+        rows = []
+        for n in range(40):
+            labels = [words.format(task=n // 2, level=level) for level in range(1, 6)]
+            options = [{"label": label, "value": level / 4} for level, label in enumerate(labels)]
+            said = {label: 0.6 if level == n * 7 % 5 else 0.1 for level, label in enumerate(labels)}
+            item = {"question": "How clear?", "options": options}
+            rows.append({"checklist": [item], "said": [said], "labels": [labels[(n * 7 + n // 3) % 5]]})
+        path = scored_file(tmp_path / name, *rows)
+        texts = labelled(read_scored(path))
+        calibration, reports = fit_calibration(labelled_reads(texts), bootstrap=NONE)
+        return against_labels(path).items, compare_raters([texts, texts], NONE), calibration.maps, reports
+
+    own = read("own.jsonl", "Task {task} at {level}")
+    assert own == read("same.jsonl", "level {level}")
+    assert [section.units for section in own[0].values()] == [40]
 
 
 def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):

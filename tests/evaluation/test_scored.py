@@ -191,7 +191,7 @@ def test_rows_whose_text_is_unknown_are_warned_of_and_never_joined_by_number_alo
 
     assert paired(rows) == 3
     assert read_scored(tmp_path / "a.jsonl", target=target)[0].text == rows[0].get(target or "target")  # is shown
-    said = [message for message in caplog.messages if "because this column has no text to compare" in message]
+    said = [message for message in caplog.messages if "because one of the two has no text in this column" in message]
     assert len(said) == (target is None) and all(f"by {'id' if ids else 'row number'} alone" in one for one in said)
     if target is None:
         assert paired(others) == 3

@@ -281,6 +281,11 @@ OBJECT_PER_LINE = "a .jsonl file has one object per line"
         ("a.jsonl", '{"a": 1}\n'.encode("utf-16-le"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
         ("a.csv", "a;b\n1;Olé\n".encode("cp1252"), "line 2, byte 5: not UTF-8 .*; save it as UTF-8 .in a spreadsheet"),
         ("a.csv", b"PK\x03\x04rest", "a workbook or an archive, not text; save the sheet as CSV UTF-8"),
+        (
+            "a.json",
+            b"[{}]",
+            "rows are not read from a JSON document; write one per line .jq -c .*allowed: .jsonl, .csv",
+        ),
         ("a.xlsx", b"PK\x03\x04rest", "a workbook .* is not read; save the sheet as CSV UTF-8; allowed: .jsonl, .csv"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "after line 1: not UTF-16 .truncated data"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', r"line 2: expected a JSON object, got list \[1\]"),

@@ -77,6 +77,49 @@ def test_a_column_says_the_same_to_all_of_its_readers_in_every_format(tmp_path, 
         assert (answer.label, none) == (name, None)
 
 
+def of_annotators(*answers):
+    """Columns of Argilla: argilla/src/argilla/records/_io/_generic.py of argilla-io/argilla."""
+    values, states = zip(*answers, strict=True)
+    users = [f"u{n}" for n in range(len(answers))]
+    return {"label": list(values), "label.users": users, "label.status": list(states)}
+
+
+TOOLS = {  # prettify_result in label_studio_converter/utils.py of HumanSignal/label-studio-converter
+    "Label Studio, rating": ({"label": [{"rating": 1}]}, 1.0),
+    "Label Studio, number": ({"label": [{"number": 0.5}]}, 0.5),
+    "Argilla": (of_annotators((1, "submitted")), 1.0),
+    "Argilla, others discarded": (of_annotators((0, "discarded"), (1, "submitted"), (0, "draft")), 1.0),
+}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_label_that_a_tool_has_put_into_a_list_is_of_the_whole_text(tmp_path, name, ending):
+    columns, number = TOOLS[name]
+    row = {"id": "1", "prompt": "Go.", "target": "a", "question": "Is it red?"}
+    flat = written(tmp_path / f"q.{ending}", row | columns, row | columns | {"id": "2", "target": "b"})
+    assert [pair.label for pair in read_labels(flat)] == of_command_line(flat) == [number, number]
+    labels = Labels(key="label", path=flat)
+    scored = scored_file(
+        tmp_path / "s.jsonl", {"id": "1", "target": "a", "checklist": RED_AND_BIG, "said": [0.9, 0.1]}
+    )
+    [text] = labels.of(labels.read(scored))[0]
+    assert text.labels == number
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_the_answers_of_two_annotators_are_not_those_to_two_items(tmp_path, ending):
+    row = {"id": "1", "target": "a", "question": "Is it red?"} | of_annotators((1, "submitted"), (0, "submitted"))
+    flat = written(tmp_path / f"q.{ending}", row)
+    scored = scored_file(
+        tmp_path / "s.jsonl", {"id": "1", "target": "a", "checklist": RED_AND_BIG, "said": [0.9, 0.1]}
+    )
+    labels = Labels(key="label", path=flat)
+    for read in (lambda: labels.of(labels.read(scored)), lambda: read_labels(flat), lambda: of_command_line(flat)):
+        with pytest.raises(SampleError, match="'label' has answers of 2 annotators; write one label per row"):
+            read()
+
+
 @pytest.mark.parametrize("images", [{"image": "red.png"}, {"target": asks_by("url", RED.url, "A flag.")}])
 def test_texts_with_images_are_not_read_as_texts_alone(tmp_path, images):
     PILLOWS["red"].save(tmp_path / "red.png")
