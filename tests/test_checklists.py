@@ -2,8 +2,6 @@
 
 import json
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +127,7 @@ def test_items_and_options_that_are_json_strings_are_what_they_hold():
 
 
 def test_pandas_reads_the_lists_of_parquet_as_arrays(tmp_path):
+    np, pd = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     options = [{"label": "no", "value": 0.0}, {"label": "yes", "value": 1.0}]
     items = [
         {"question": "Is it short?", "required": True, "options": None},

@@ -37,8 +37,11 @@ NOT_LIGHT = {
 """The modules that cannot be imported without an extra: engines, TRL's classes, datasets, training, the servers."""
 
 IMPORT_ALL = """
-import importlib, json, pkgutil, sys
+import importlib, json, pkgutil, sys, warnings
+from pydantic import PydanticDeprecatedSince20
 from tests.rewards.hosts import host_modules
+
+warnings.simplefilter("error", PydanticDeprecatedSince20)  # an option of a field that this pydantic ignores
 
 sys.modules.update(host_modules())  # the frameworks of the integrations
 sys.modules.update(dict.fromkeys(sys.argv[1:]))

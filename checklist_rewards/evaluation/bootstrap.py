@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
@@ -45,8 +45,13 @@ class Figure(Result):
     value: float | None
     low: float | None = None
     high: float | None = None
-    refused: str | None = Field(default=None, exclude_if=lambda reason: reason is None)
+    refused: str | None = None
     """The reason for a missing interval, such as "needs 15 groups, has 8"; None if no interval is missing."""
+
+    @model_serializer(mode="wrap")
+    def _written(self, fields_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without a missing reason. A field's `exclude_if` requires pydantic 2.12; older versions ignore it.
+        return {name: value for name, value in fields_of(self).items() if name != "refused" or value is not None}
 
     def __str__(self) -> str:
         return self.shown()

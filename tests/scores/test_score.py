@@ -5,7 +5,6 @@ import math
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,6 +148,7 @@ def test_a_judge_that_answers_with_what_is_no_answer_is_an_error_not_a_no(verdic
 
 
 def test_the_numbers_of_a_judge_may_be_those_of_numpy_and_are_floats_in_the_score():
+    np = pytest.importorskip("numpy")
     vote = Verdict({"yes": np.float32(0.75), "no": np.float32(0.25)}, mass=np.float32(0.5))
     score = score_checklist(weights(1), [replace(vote, votes=(vote,), uncalibrated=vote.probabilities)])
     assert json.loads(json.dumps(score.model_dump()))["items"] == json.loads(score.model_dump_json())["items"]
