@@ -251,7 +251,7 @@ def app(light, fault_server):
 def test_the_app_reports_judges_and_runs_jobs(app):
     assert "app.js" in app.get("/").text and app.get("/static/app.js").status_code == 200
     report = app.get("/api/report", params={"file": "scored.jsonl"}).json()
-    assert report["files"][0]["overview"]["rows"] == 20 and report["files"][0]["analysis"]["items"]
+    assert report["files"][0]["overview"]["rows"] == 20 and report["files"][0]["analysis"]["sections"]
 
     body = {"target": "two words", "checklist": [WORDS, "Is it fine (yes)?", "Is it red (no)?"]}
     events = [json.loads(line) for line in app.post("/api/judge", json=body).text.splitlines()]

@@ -26,6 +26,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from checklist_rewards.backends import Backend, Engine, ReadGroup, Reply, Sampling
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import OF_CONTENT
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
@@ -254,7 +255,7 @@ class ProbeReport:
 
 
 def probe(
-    model: str | Engine,
+    model: str | Engine = UNNAMED,
     *,
     prompt: str | Path | PromptTemplate | None = None,
     mass_floor: float = DEFAULT_MASS_FLOOR,

@@ -20,9 +20,9 @@ def page() -> dict:
 
 
 def test_one_file_and_the_default_output(run, files):
-    done = run("report one.jsonl --max-rows 10 --title", "My run")
+    done = run("report one.jsonl --max-rows 10")
     assert "one.jsonl: 30 rows, a sample of 10 on the page" in done.stderr and "written: report.html" in done.stderr
-    assert page()["title"] == "My run"
+    assert page()["title"] == "one.jsonl"
 
 
 def test_the_figures_of_agree_calibrate_and_inspect_are_on_the_page(run, files):
