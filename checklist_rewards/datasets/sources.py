@@ -189,7 +189,7 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
 
 
 def _rows_in(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The only list of rows in a mapping that is no row itself, such as its `data`; otherwise empty."""
+    """The only list of rows in a mapping that is not a row, such as its `data`; empty if it has none or several."""
     lists = [entries for entries in value.values() if isinstance(entries, list) and entries]
     rows = [
         entries

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from typing_extensions import override
 
@@ -35,6 +35,7 @@ from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
+from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, lost_votes
 from checklist_rewards.judges.logprob import Labels, LogprobJudge, Read, as_declared
 from checklist_rewards.judges.questions import question_for_reads
@@ -43,6 +44,7 @@ from checklist_rewards.markers import END_THINK, THINK
 from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import one_of, whole_number
 
 _FIRST = {
     "item": "Do not answer yet. First say in a few short sentences which words of the response decide the question.",
@@ -89,6 +91,11 @@ class ThinkingJudge(LogprobJudge):
         **options: Any,
     ):
         super().__init__(model, **options)
+        one_of("per", per, get_args(ThinkingPer))
+        whole_number("thinking", thinking)
+        whole_number("votes", votes)
+        if votes > 1 and temperature == 0:
+            raise SampleError(f"votes={votes} needs a temperature above 0: at 0 all thoughts are the same.")
         self.options_prompt = self.prompt
         self.per = per
         if temperature is None:

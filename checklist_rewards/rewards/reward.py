@@ -383,7 +383,7 @@ class ChecklistReward:
                 stage.restore(states[stage.key])
 
     def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric since the last call of this method; those that `log_metric` gets.
+        """Mean of each metric that `log_metric` gets, since the last call of this method.
 
         Means over completions: `<name>/score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
         `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of

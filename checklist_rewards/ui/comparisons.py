@@ -272,7 +272,7 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
 
 
 def _calibration(texts: Sequence[ScoredText], intervals: Bootstrap) -> list[Section] | str:
-    """The figures of `calibrate`, or why there are none."""
+    """The figures of `calibrate`, or why they are missing."""
     try:
         labelled = labelled_reads(texts)
     except SampleError as error:

@@ -138,7 +138,7 @@ def monitor_verdict(monitor: Mapping[str, Any]) -> str:
 
 
 def item_analysis(figures: FileFigures) -> dict[str, Any] | None:
-    """The figures of `inspect`, or why there are none; None for a file without scores."""
+    """The figures of `inspect`, or why they are missing; None for a file without scores."""
     if not figures.analysis.targets:
         return None
     if missing("numpy"):

@@ -260,7 +260,10 @@ def test_settings_that_contradict_thinking_are_refused(settings, message):
         JudgeConfig(**({"thinking": 8} | settings)).build(store=False)
 
 
-def test_an_engine_that_cannot_continue_a_reply_is_refused():
+def test_a_judge_checks_its_settings_and_that_its_engine_can_continue_a_reply():
+    for settings in ({"per": "word"}, {"thinking": 0}, {"votes": 0}, {"temperature": 0.0, "votes": 2}):
+        with pytest.raises(SampleError, match=next(iter(settings))):
+            ThinkingJudge(Thinks([]), **settings)
     engine = Script(lambda messages: "0.9")
     with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):
         ThinkingJudge(engine).answer(TWO)

@@ -225,7 +225,7 @@ def numbers(text: str) -> set[int]:
 
 
 _APART = bytes(n if chr(n).isalnum() else 32 for n in range(256))
-"""Every character of Latin-1 that is no letter or digit becomes a space."""
+"""A space in place of every character of Latin-1 but letters and digits."""
 
 
 class PromptText:
